@@ -1,0 +1,45 @@
+"""The exceptions Nimble raises. All derive from NimbleError."""
+
+
+class NimbleError(Exception):
+    """Base of every error raised by Nimble."""
+
+
+class CaptureError(NimbleError):
+    """The model cannot be captured ahead of time."""
+
+
+class UnsupportedOpError(CaptureError):
+    """The model uses an operator that cannot be replayed."""
+
+
+class GraphError(NimbleError):
+    """A graph breaks the rules of the IR (docs/ir.md)."""
+
+
+class ScheduleError(NimbleError):
+    """A schedule cannot be built."""
+
+
+class MemoryLimitError(ScheduleError):
+    """No schedule was found within `memory_limit`.
+
+    `smallest` is the smallest arena found, `lower_bound` what no order of the tasks can go below.
+    """
+
+    def __init__(self, message: str, smallest: int, lower_bound: int) -> None:
+        super().__init__(message)
+        self.smallest = smallest
+        self.lower_bound = lower_bound
+
+
+class ProofError(NimbleError):
+    """A schedule has a race, or reads memory that holds something else."""
+
+
+class InputError(NimbleError, ValueError):
+    """A call's arguments do not fit the engine."""
+
+
+class ArtifactError(NimbleError):
+    """A saved engine cannot be loaded."""

@@ -1,0 +1,87 @@
+"""Which tasks must happen before which, from the bytes that they read and write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nimble.graph.ir import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Where a value lies: bytes `start` to `stop` of the memory of root `home`."""
+
+    home: int
+    start: int
+    stop: int
+
+    def overlaps(self, other: Extent) -> bool:
+        return self.home == other.home and self.start < other.stop and other.start < self.stop
+
+
+def extent(graph: Graph, id: int) -> Extent:
+    value = graph[id]
+    return Extent(graph.homes[id], value.offset, value.offset + value.span)
+
+
+def writers_of(graph: Graph) -> dict[int, tuple[int, ...]]:
+    """For every value: the tasks that write contents it shows, directly or through a view."""
+    by_content: dict[int, list[tuple[int, int]]] = {}
+    for t, task in enumerate(graph.tasks):
+        for v in task.writes:
+            by_content.setdefault(graph.content(v).id, []).append((t, v))
+    found: dict[int, tuple[int, ...]] = {}
+    for value in graph.values:
+        written = by_content.get(graph.content(value.id).id, ())
+        mine = extent(graph, value.id)
+        found[value.id] = tuple(
+            dict.fromkeys(
+                t
+                for t, v in written
+                if v == value.id or mine.overlaps(extent(graph, v))
+            )
+        )
+    return found
+
+
+def dependencies(graph: Graph) -> list[set[int]]:
+    """For every task: the tasks that must happen before it.
+
+    Reads wait for the writers of what they read; a task that overwrites memory waits for those who
+    wrote or still read what was there.
+    """
+    writers = writers_of(graph)
+    before: list[set[int]] = [set() for _ in graph.tasks]
+    for t, task in enumerate(graph.tasks):
+        for v in task.reads:
+            before[t].update(w for w in writers[v] if w != t)
+    for earlier, later in overwritten(graph):
+        before[later].add(earlier)
+    return before
+
+
+def overwritten(graph: Graph) -> list[tuple[int, int]]:
+    """Pairs (task that touches older contents, task that overwrites them)."""
+    if not any(value.overwrites is not None for value in graph.values):
+        return []
+    older: dict[int, set[int]] = {}
+    for value in graph.values:
+        if value.overwrites is not None:
+            below, seen = value, set()
+            while below.overwrites is not None:
+                below = graph.content(below.overwrites)
+                seen.add(below.id)
+            older[value.id] = seen
+    touches: dict[int, list[tuple[int, Extent]]] = {}
+    for t, task in enumerate(graph.tasks):
+        for v in (*task.reads, *task.writes):
+            touches.setdefault(graph.content(v).id, []).append((t, extent(graph, v)))
+    pairs = []
+    for t, task in enumerate(graph.tasks):
+        for v in task.writes:
+            mine = extent(graph, v)
+            for content in older.get(graph.content(v).id, ()):
+                for other, where in touches.get(content, ()):
+                    if other != t and mine.overlaps(where):
+                        pairs.append((other, t))
+    return pairs

@@ -1,0 +1,109 @@
+"""The rules of the IR, checked. Runs between stages in tests and with NIMBLE_VERIFY=1."""
+
+from __future__ import annotations
+
+from nimble.errors import GraphError
+from nimble.graph.ir import DType, Graph, Role, Task, Value, refs
+
+_WRITABLE = {Role.INTERMEDIATE, Role.OUTPUT}
+
+
+def verify(graph: Graph) -> Graph:
+    """Return the graph, or raise GraphError naming the task or value that breaks a rule."""
+    for index, value in enumerate(graph.values):
+        _verify_value(graph, index, value)
+    written: dict[int, int] = {}
+    available = {
+        v.id for v in graph.values if v.overwrites is None and v.role not in _WRITABLE
+    }
+    names: set[str] = set()
+    for index, task in enumerate(graph.tasks):
+        if task.name in names:
+            raise GraphError(f"task {index} {task.name!r}: another task has the same name")
+        names.add(task.name)
+        _verify_task(graph, task, available, written, index)
+    for v in graph.inputs:
+        if not (0 <= v < len(graph.values)) or graph[v].role is not Role.INPUT:
+            raise GraphError(f"graph {graph.name!r}: input %{v} is not a value of role input")
+    for v in graph.outputs:
+        if not 0 <= v < len(graph.values):
+            raise GraphError(f"graph {graph.name!r}: output %{v} does not exist")
+        if graph.content(v).id not in available:
+            raise GraphError(f"graph {graph.name!r}: output %{v} is written by no task")
+    if graph.prologue is not None:
+        verify(graph.prologue)
+    return graph
+
+
+def _verify_value(graph: Graph, index: int, value: Value) -> None:
+    def fail(why: str) -> GraphError:
+        return GraphError(f"value %{index} {value.name!r}: {why}")
+
+    if value.id != index:
+        raise fail(f"stands at place {index} but has id {value.id}")
+    if len(value.shape) != len(value.strides):
+        raise fail(f"shape {value.shape} and strides {value.strides} differ in length")
+    if any(n < 0 for n in (*value.shape, *value.strides)) or value.offset < 0:
+        raise fail(f"negative size, stride or offset: {value.type} at {value.offset}")
+    if value.base is not None and value.overwrites is not None:
+        raise fail("is both a view and a new version; a version must be a value of its own")
+    for other in (value.base, value.overwrites):
+        if other is None:
+            continue
+        if not 0 <= other < len(graph.values):
+            raise fail(f"refers to %{other}, which does not exist")
+        if other == index:
+            raise fail("refers to itself")
+        below = graph[other]
+        if below.base is not None:
+            raise fail(f"refers to %{other}, which is itself a view; refer to its base")
+        if below.role is not value.role:
+            raise fail(f"has role {value.role}, but the memory of %{other} has role {below.role}")
+    if value.base is not None and value.offset + value.span > graph[value.base].span:
+        raise fail(
+            f"ends at byte {value.offset + value.span} of %{value.base}, "
+            f"which has {graph[value.base].span}"
+        )
+    if value.overwrites is not None:
+        if value.overwrites >= index:
+            raise fail(f"overwrites %{value.overwrites}, which comes after it")
+        if value.span > graph[value.overwrites].span or value.offset:
+            raise fail(f"does not fit in the memory of %{value.overwrites}")
+        if value.role in (Role.PARAMETER, Role.CONSTANT):
+            raise fail(f"overwrites memory of role {value.role}")
+
+
+def _verify_task(
+    graph: Graph, task: Task, available: set[int], written: dict[int, int], index: int
+) -> None:
+    def fail(why: str) -> GraphError:
+        return GraphError(f"task {index} {task.name!r} ({task.op}): {why}")
+
+    for v in (*task.reads, *task.writes):
+        if not 0 <= v < len(graph.values):
+            raise fail(f"touches %{v}, which does not exist")
+    named = {v for arg in (*task.args, *(a for _, a in task.kwargs)) for v in refs(arg)}
+    if not named <= set(task.reads):
+        raise fail(f"does not declare that it reads {sorted(named - set(task.reads))}")
+    results = {v for v in task.results if v is not None}
+    if not results <= set(task.writes):
+        raise fail(f"does not declare that it writes {sorted(results - set(task.writes))}")
+    extra = (set(task.reads) - named) | (set(task.writes) - results)
+    for v in extra:
+        if graph[v].dtype is not DType.TOKEN:
+            raise fail(f"declares %{v}, which is neither an argument, a result nor a token")
+    if len(set(task.writes)) != len(task.writes):
+        raise fail("writes a value twice")
+    for v in task.reads:
+        if graph.content(v).id not in available:
+            raise fail(f"reads %{v} {graph[v].name!r} before any task writes it")
+    for v in task.writes:
+        value = graph[v]
+        if v in written:
+            raise fail(f"writes %{v}, which task {written[v]} has already written")
+        if value.overwrites is None and value.role not in _WRITABLE and not (
+            value.dtype is DType.TOKEN
+        ):
+            raise fail(f"writes %{v} {value.name!r}, whose role is {value.role}")
+        written[v] = index
+        available.add(graph.content(v).id)
