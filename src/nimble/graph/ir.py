@@ -230,6 +230,4 @@ class Graph:
         return (v for v in self.values if v.is_root and (not roles or v.role in roles))
 
     def with_tasks(self, tasks: Iterable[Task]) -> Graph:
-        return Graph(
-            self.name, self.values, tuple(tasks), self.inputs, self.outputs, self.prologue
-        )
+        return Graph(self.name, self.values, tuple(tasks), self.inputs, self.outputs, self.prologue)

@@ -13,9 +13,7 @@ def verify(graph: Graph) -> Graph:
     for index, value in enumerate(graph.values):
         _verify_value(graph, index, value)
     written: dict[int, int] = {}
-    available = {
-        v.id for v in graph.values if v.overwrites is None and v.role not in _WRITABLE
-    }
+    available = {v.id for v in graph.values if v.overwrites is None and v.role not in _WRITABLE}
     names: set[str] = set()
     for index, task in enumerate(graph.tasks):
         if task.name in names:
@@ -101,8 +99,10 @@ def _verify_task(
         value = graph[v]
         if v in written:
             raise fail(f"writes %{v}, which task {written[v]} has already written")
-        if value.overwrites is None and value.role not in _WRITABLE and not (
-            value.dtype is DType.TOKEN
+        if (
+            value.overwrites is None
+            and value.role not in _WRITABLE
+            and value.dtype is not DType.TOKEN
         ):
             raise fail(f"writes %{v} {value.name!r}, whose role is {value.role}")
         written[v] = index

@@ -1,0 +1,78 @@
+"""PyTorch → Graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from nimble.capture.build import Root, build
+from nimble.capture.structure import Structure, paths
+from nimble.capture.trace import Target, trace
+from nimble.errors import CaptureError
+from nimble.graph import Graph, Role
+
+__all__ = ["Captured", "Target", "capture"]
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A model as a graph, the tensors that it owns, and the structure of its result."""
+
+    graph: Graph
+    tensors: Mapping[str, torch.Tensor]
+    """The memory of every root of role parameter or state, by name."""
+    output: Structure
+
+
+def capture(
+    target: Target, tensors: list[torch.Tensor], structure: Structure, name: str
+) -> Captured:
+    """Capture `target` called on these tensors, nested as `structure` says in (args, kwargs)."""
+    traced = trace(target, tensors, structure)
+    called = _input_names(structure, len(tensors))
+    roots = [Root(n, Role.PARAMETER) for n in traced.names]
+    taken = set(traced.names)
+    roots += [Root(n if n not in taken else f"input {n}", Role.INPUT) for n in called]
+    graph, held = build(
+        name,
+        traced.module,
+        roots,
+        outputs=traced.outputs,
+        assigned=traced.assigned,
+        known={id(tensor): n for n, tensor in traced.tensors.items()},
+    )
+    owned = {**traced.tensors, **held}
+    _refuse_shared_state(graph, owned)
+    return Captured(graph, owned, traced.output)
+
+
+def _input_names(structure: Structure, count: int) -> list[str]:
+    """`0`, `1.mask`: places in (args, kwargs), positional ones called `args[0]`."""
+    found = paths(structure)
+    return [_friendly(found[i]) for i in range(count)]
+
+
+def _friendly(path: str) -> str:
+    if path.startswith("0["):
+        return "args" + path[1:]
+    return path.removeprefix("1.")
+
+
+def _refuse_shared_state(graph: Graph, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Two names for the same bytes are fine to read, but not when one of them is written."""
+    spans = {}
+    for root in graph.roots(Role.PARAMETER, Role.STATE):
+        if root.name in tensors and root.span:
+            start = tensors[root.name].data_ptr()
+            spans[root.name] = (start, start + root.span, root.role)
+    for name, (start, stop, role) in spans.items():
+        if role is not Role.STATE:
+            continue
+        for other, (low, high, _) in spans.items():
+            if other != name and start < high and low < stop:
+                raise CaptureError(
+                    f"the model updates {name!r} in place, which shares memory with {other!r}; "
+                    "give each its own memory (.clone())"
+                )

@@ -1,0 +1,61 @@
+"""Which PyTorch operators a replay may call, and what they do besides computing."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch._ops import OpOverload
+
+from nimble.errors import UnsupportedOpError
+
+_KERNEL_KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+# Reads and writes beyond its tensors: a saved plan must not be able to open files.
+_REFUSED = {"aten::from_file"}
+
+
+def find(op: str) -> OpOverload:
+    """The operator that `Task.op` names, such as `aten.add.Tensor`."""
+    try:
+        namespace, name, overload = op.split(".")
+        found = getattr(getattr(getattr(torch.ops, namespace), name), overload)
+    except (ValueError, AttributeError) as error:
+        raise UnsupportedOpError(f"{op}: this PyTorch has no such operator") from error
+    if not isinstance(found, OpOverload):
+        raise UnsupportedOpError(f"{op}: not an operator")
+    return found
+
+
+def _name(op: OpOverload) -> str:
+    return str(op._schema.name) + (f".{op._overloadname}" if op._overloadname != "default" else "")
+
+
+@functools.cache
+def why_refused(op: OpOverload) -> str | None:
+    """Why a replay cannot call this operator; None if it can."""
+    if _name(op) in _REFUSED:
+        return "it reaches outside of its tensors"
+    if op is not torch.ops.aten.copy_.default and op._schema.is_mutable:
+        return "it changes a tensor in place that the model does not own as a buffer or an input"
+    kernels = [
+        line
+        for line in torch._C._dispatch_dump(_name(op)).splitlines()
+        if line.startswith(_KERNEL_KEYS)
+    ]
+    if any(".py:" in line.split(" :: ")[0] for line in kernels):
+        return "it is implemented in Python, and a replay runs without Python"
+    if not kernels:
+        return "it has no kernel for the CPU"
+    return None
+
+
+def is_random(op: OpOverload) -> bool:
+    return torch.Tag.nondeterministic_seeded in op.tags
+
+
+def is_view(op: OpOverload) -> bool:
+    """Whether the operator's results are views of its arguments by its schema."""
+    returns = op._schema.returns
+    return bool(returns) and all(
+        r.alias_info is not None and not r.alias_info.is_write for r in returns
+    )

@@ -1,0 +1,260 @@
+"""Model → FX graph of functional ATen operators, traced once on fake tensors.
+
+One trace after dispatch gives what AOTAutograd gives `torch.compile` backends: in-place updates
+made functional, autocast turned into casts, composite operators opened. Both front doors of Nimble
+therefore speak one dialect. docs/design.md says why this is not `torch.export`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx.traceback as fx_traceback
+from torch import nn
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedFakeTensorException,
+)
+from torch.export import ExportedProgram
+from torch.func import functionalize
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.nn.utils.stateless import _reparametrize_module
+from torch.overrides import TorchFunctionMode
+
+from nimble.capture.blame import line_of_caller, line_of_error
+from nimble.capture.structure import Structure, flatten, unflatten
+from nimble.errors import CaptureError, NimbleError
+
+_DATA_DEPENDENT = (
+    GuardOnDataDependentSymNode,
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+)
+OTHER_DOOR = 'Use torch.compile(model, backend="nimble"), which breaks the graph there and goes on.'
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is captured: a function, and the modules whose tensors it uses."""
+
+    function: Callable[..., Any]
+    modules: dict[str, nn.Module]
+
+    @staticmethod
+    def of(model: Any) -> Target:
+        if isinstance(model, ExportedProgram):
+            model = model.module(check_guards=False)
+        if isinstance(model, nn.Module):
+            return Target(model, {"": model})
+        if not callable(model):
+            raise CaptureError(
+                f"cannot compile a {type(model).__name__}; expected an nn.Module, a function or "
+                "an ExportedProgram"
+            )
+        return Target(model, dict(_modules_behind(model)))
+
+    def named_tensors(self) -> dict[str, torch.Tensor]:
+        """Parameters and buffers by qualified name; one that is shared goes by its first name."""
+        found: dict[int, tuple[str, torch.Tensor]] = {}
+        for prefix, module in self.modules.items():
+            dot = f"{prefix}." if prefix else ""
+            for kind in (module.named_parameters, module.named_buffers):
+                for name, tensor in kind(remove_duplicate=False):
+                    found.setdefault(id(tensor), (dot + name, tensor))
+        return dict(found.values())
+
+    def places(self) -> list[tuple[dict[str, Any], str, Any]]:
+        """Every dict entry that holds a parameter, buffer or submodule, to notice replacements."""
+        entries: list[tuple[dict[str, Any], str, Any]] = []
+        for root in self.modules.values():
+            for module in root.modules():
+                for table in (module._parameters, module._buffers, module._modules):
+                    entries += [(table, key, thing) for key, thing in table.items()]
+        return entries
+
+    @property
+    def training(self) -> tuple[bool, ...]:
+        """The train/eval mode of every submodule."""
+        return tuple(m.training for root in self.modules.values() for m in root.modules())
+
+
+def _modules_behind(function: Callable[..., Any]) -> Iterator[tuple[str, nn.Module]]:
+    """Modules that a function reaches: bound to it, in its closure, or among its globals."""
+    while isinstance(function, functools.partial):
+        yield from ((f"arg{i}", a) for i, a in enumerate(function.args) if _is_module(a))
+        yield from ((k, a) for k, a in function.keywords.items() if _is_module(a))
+        function = function.func
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, nn.Module):
+        yield "", owner
+    if inspect.isfunction(function):
+        reached = inspect.getclosurevars(function)
+        for name, thing in {**reached.globals, **reached.nonlocals}.items():
+            if _is_module(thing):
+                yield name, thing
+
+
+def _is_module(thing: object) -> bool:
+    return isinstance(thing, nn.Module)
+
+
+@dataclass(frozen=True)
+class Traced:
+    """An FX graph whose placeholders are `names` and then the tensors of the arguments, and whose
+    outputs are those of `output` and then the new contents of `assigned`."""
+
+    module: torch.fx.GraphModule
+    names: tuple[str, ...]
+    tensors: dict[str, torch.Tensor]
+    output: Structure
+    outputs: int
+    assigned: tuple[str, ...]
+
+
+def trace(target: Target, tensors: list[torch.Tensor], structure: Structure) -> Traced:
+    """Trace `target` on arguments given as flat tensors and the structure of (args, kwargs)."""
+    named = target.named_tensors()
+    names = tuple(named)
+    found: dict[str, Any] = {}
+
+    def flat(held: list[torch.Tensor], given: list[torch.Tensor]) -> list[torch.Tensor]:
+        mine = dict(zip(names, held, strict=True))
+        args, kwargs = unflatten(structure, given)
+        before = flatten((args, kwargs))[1]
+        with _swapped(target, mine):
+            result = target.function(*args, **kwargs)
+            assigned = _assigned_buffers(target, mine)
+        if flatten((args, kwargs))[1] != before:
+            raise CaptureError(
+                "the model changes a list, dict or other container that it is given (a cache that "
+                "grows, say), which a replay would not do; return the new container instead"
+            )
+        out, found["output"] = flatten(result)
+        found["outputs"], found["assigned"] = len(out), tuple(assigned)
+        return [*out, *assigned.values()]
+
+    tracer = make_fx(
+        functionalize(flat, remove="mutations"),
+        tracing_mode="fake",
+        _allow_non_fake_inputs=True,
+    )
+    with _quiet_attributes(target), _origins(target), torch.random.fork_rng(devices=[]):
+        try:
+            with torch.no_grad():
+                module = tracer(list(named.values()), tensors)
+        except NimbleError:
+            raise
+        except Exception as error:
+            raise _explain(error) from error
+    return Traced(module, names, named, found["output"], found["outputs"], found["assigned"])
+
+
+def _explain(error: Exception) -> CaptureError:
+    where = line_of_error(error.__traceback__)
+    at = f" at {where}" if where else ""
+    first = (str(error).strip().splitlines() or [""])[0]
+    if isinstance(error, _DATA_DEPENDENT) or "value out of a tracing tensor" in str(error):
+        return CaptureError(
+            f"the model depends on the data in a tensor{at}: its path or shapes would differ from "
+            f"call to call ({first}). {OTHER_DOOR}"
+        )
+    if isinstance(error, UnsupportedFakeTensorException):
+        return CaptureError(f"the model cannot be traced{at}: {first}. {OTHER_DOOR}")
+    return CaptureError(f"the model raised {type(error).__name__}{at}: {first}")
+
+
+@contextlib.contextmanager
+def _swapped(target: Target, tensors: dict[str, torch.Tensor]) -> Iterator[None]:
+    """Let the modules see the traced tensors in place of their own."""
+    with contextlib.ExitStack() as stack:
+        for prefix, module in target.modules.items():
+            dot = f"{prefix}." if prefix else ""
+            mine = {n.removeprefix(dot): t for n, t in tensors.items() if n.startswith(dot)}
+            known = {
+                name
+                for kind in (module.named_parameters, module.named_buffers)
+                for name, _ in kind(remove_duplicate=False)
+            }
+            mine = {name: tensor for name, tensor in mine.items() if name in known}
+            stack.enter_context(_reparametrize_module(module, mine, tie_weights=True))
+        yield
+
+
+def _assigned_buffers(target: Target, held: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Buffers that the model replaced by assignment (`self.total = self.total + x`)."""
+    return {
+        name: now
+        for name, now in target.named_tensors().items()
+        if name in held and now is not held[name]
+    }
+
+
+@contextlib.contextmanager
+def _quiet_attributes(target: Target) -> Iterator[None]:
+    """Refuse models that keep Python state: a replay would not repeat the assignment."""
+    modules = {n: m for root in target.modules.values() for n, m in root.named_modules()}
+    before = {name: dict(vars(module)) for name, module in modules.items()}
+    yield
+    changed = []
+    for name, module in modules.items():
+        for key, now in list(vars(module).items()):
+            was = before[name].get(key, None)
+            if now is was or isinstance(now, dict | list) or key.startswith("__"):
+                continue
+            if isinstance(now, bool | int | float | str | torch.Tensor) and (
+                isinstance(now, torch.Tensor) or now != was
+            ):
+                changed.append(f"{name or type(module).__name__}.{key}")
+            object.__delattr__(module, key)
+            if key in before[name]:
+                object.__setattr__(module, key, was)
+    if changed:
+        raise CaptureError(
+            f"the model assigns {', '.join(changed)} in forward, which a replay would not repeat; "
+            "make it a buffer (register_buffer), or compute it outside of forward"
+        )
+
+
+@contextlib.contextmanager
+def _origins(target: Target) -> Iterator[None]:
+    """Write into every node which submodule and which line of the user's model made it."""
+    known = {
+        id(module): ".".join(filter(None, (prefix, name)))
+        for prefix, root in target.modules.items()
+        for name, module in root.named_modules()
+    }
+    stack: list[str] = [""]
+
+    class Lines(TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+        ) -> Any:
+            note = {"module": stack[-1], "line": line_of_caller()}
+            fx_traceback.current_meta["custom"] = note
+            return func(*args, **(kwargs or {}))
+
+    def enter(module: nn.Module, _args: Any) -> None:
+        stack.append(known.get(id(module), stack[-1]))
+
+    def leave(_module: nn.Module, _args: Any, _result: Any) -> None:
+        stack.pop()
+
+    hooks = nn.modules.module
+    with fx_traceback.preserve_node_meta(), Lines():
+        handles = [
+            hooks.register_module_forward_pre_hook(enter),
+            hooks.register_module_forward_hook(leave, always_call=True),
+        ]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
