@@ -13,7 +13,7 @@ from nimble.capture.trace import Target, trace
 from nimble.errors import CaptureError
 from nimble.graph import Graph, Role
 
-__all__ = ["Captured", "Target", "capture"]
+__all__ = ["Captured", "Target", "capture", "input_names"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def capture(
 ) -> Captured:
     """Capture `target` called on these tensors, nested as `structure` says in (args, kwargs)."""
     traced = trace(target, tensors, structure)
-    called = _input_names(structure, len(tensors))
+    called = input_names(structure, len(tensors))
     roots = [Root(n, Role.PARAMETER) for n in traced.names]
     taken = set(traced.names)
     roots += [Root(n if n not in taken else f"input {n}", Role.INPUT) for n in called]
@@ -48,8 +48,8 @@ def capture(
     return Captured(graph, owned, traced.output)
 
 
-def _input_names(structure: Structure, count: int) -> list[str]:
-    """`0`, `1.mask`: places in (args, kwargs), positional ones called `args[0]`."""
+def input_names(structure: Structure, count: int) -> list[str]:
+    """What a person calls the tensors in (args, kwargs): `args[0]`, `mask`, `batch.x`."""
     found = paths(structure)
     return [_friendly(found[i]) for i in range(count)]
 

@@ -72,18 +72,22 @@ class Target:
         return dict(found.values())
 
     def places(self) -> list[tuple[dict[str, Any], str, Any]]:
-        """Every dict entry that holds a parameter, buffer or submodule, to notice replacements."""
+        """Every dict entry whose change matters: parameters, buffers, submodules, train mode."""
         entries: list[tuple[dict[str, Any], str, Any]] = []
         for root in self.modules.values():
             for module in root.modules():
                 for table in (module._parameters, module._buffers, module._modules):
                     entries += [(table, key, thing) for key, thing in table.items()]
+                entries.append((vars(module), "training", module.training))
         return entries
+
+    def submodules(self) -> tuple[nn.Module, ...]:
+        return tuple(m for root in self.modules.values() for m in root.modules())
 
     @property
     def training(self) -> tuple[bool, ...]:
         """The train/eval mode of every submodule."""
-        return tuple(m.training for root in self.modules.values() for m in root.modules())
+        return tuple(m.training for m in self.submodules())
 
 
 def _modules_behind(function: Callable[..., Any]) -> Iterator[tuple[str, nn.Module]]:

@@ -1,0 +1,51 @@
+# Every target sets up what it needs in .venv; nothing else has to be installed by hand but
+# Python 3.11, a C++20 compiler and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+NATIVE := $(shell find native CMakeLists.txt pyproject.toml -type f)
+CMAKE := $(shell command -v cmake >/dev/null || echo cmake)
+
+.PHONY: demo test test-full lint bench sanitize clean
+
+demo: $(VENV)/built
+	$(BIN)/nimble demo
+
+test: lint $(VENV)/models
+	$(BIN)/pytest -m "not full"
+
+test-full: lint $(VENV)/models
+	$(BIN)/pytest
+
+lint: $(VENV)/dev
+	$(BIN)/ruff check src tests examples
+	$(BIN)/ruff format --check src tests examples
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+bench: $(VENV)/built
+	$(BIN)/python -m nimble.cli.overhead
+
+sanitize:
+	bash native/sanitize.sh
+
+clean:
+	rm -rf $(VENV) build
+
+# torch first, by itself and pinned: Nimble's extension is compiled against it.
+$(VENV)/torch:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q torch==2.13.0 scikit-build-core nanobind ninja $(CMAKE)
+	touch $@
+
+$(VENV)/built: $(VENV)/torch $(NATIVE)
+	$(BIN)/pip install -q --no-build-isolation -e .
+	touch $@
+
+$(VENV)/dev: $(VENV)/built
+	$(BIN)/pip install -q --no-build-isolation -e '.[dev]'
+	touch $@
+
+$(VENV)/models: $(VENV)/dev
+	$(BIN)/pip install -q --no-build-isolation -e '.[dev,models]'
+	touch $@

@@ -1,0 +1,121 @@
+"""The front door: `nimble.compile`, `nimble.load`, and the backend of `torch.compile`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nimble import _core
+from nimble.artifact import read
+from nimble.capture import Target
+from nimble.dynamo import Backend
+from nimble.engine import Engine
+from nimble.errors import InputError
+from nimble.ladder import Shapes, rungs
+from nimble.observe.progress import stages
+from nimble.plan import STAGES, Settings
+
+
+def compile(
+    model: Any,
+    args: tuple[Any, ...] | torch.Tensor = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    shapes: Shapes | None = None,
+    strict_shapes: bool = False,
+    pad: str | None = None,
+    max_plans: int = 16,
+    workers: int | None = None,
+    memory_limit: int | None = None,
+    native_kernels: bool = True,
+    progress: bool | None = None,
+    name: str | None = None,
+) -> Engine:
+    """Schedule a model once, ahead of time; the engine returned replays that schedule.
+
+    `model` is an `nn.Module`, a function or an `ExportedProgram`; `args` and `kwargs` are example
+    arguments, whose shapes and dtypes the plan is made for.
+
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+    >>> x = torch.randn(2, 4)
+    >>> engine = compile(model, (x,))
+    >>> torch.allclose(engine(x), model(x))
+    True
+
+    shapes          sizes to compile ahead: `[1, 2, 4]` is a ladder of batch sizes,
+                    `{"batch": [1, 8], "sequence": [64, 128]}` every combination
+    strict_shapes   refuse other signatures instead of compiling on first use
+    pad             "batch": run a smaller batch on the next larger plan, where rows are provably
+                    independent of each other
+    max_plans       drop the least recently used plan beyond this number
+    workers         threads per replay, the caller included; default: the cores this process may use
+    memory_limit    bytes that the arena of a plan may take
+    native_kernels  False: run every task through ATen
+    progress        show a bar; default: where standard error is a terminal
+    """
+    if isinstance(args, torch.Tensor):
+        args = (args,)
+    if not isinstance(args, tuple):
+        raise InputError(f"args is a {type(args).__name__}; expected a tuple of example arguments")
+    settings = _settings(workers, memory_limit, native_kernels)
+    target = Target.of(model)
+    engine = Engine(
+        target,
+        name or getattr(model, "__name__", type(model).__name__),
+        settings,
+        strict_shapes=strict_shapes,
+        max_plans=max_plans,
+        pad=pad,
+    )
+    times = 1 if shapes is None else len(rungs(shapes))
+    with stages(engine.name, STAGES, times, progress) as report:
+        engine.compile(args, dict(kwargs or {}), shapes, report)
+    return engine
+
+
+def load(
+    path: str | Path, *, types: Iterable[type[Any]] = (), workers: int | None = None
+) -> Engine:
+    """Load what `engine.save` wrote. Needs no model source and runs no code from the file.
+
+    Results that were dataclasses or Hugging Face outputs come back as dicts, unless their classes
+    are given in `types`.
+    """
+    loaded = read(Path(path), types, workers)
+    engine = Engine(None, loaded.name, loaded.settings, max_plans=max(16, len(loaded.plans)))
+    engine.adopt(loaded.plans, loaded.constants)
+    return engine
+
+
+def dynamo_backend(
+    module: torch.fx.GraphModule,
+    example_inputs: list[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """What `torch.compile(model, backend="nimble")` calls. `options` are those of `compile` that
+    concern every plan: workers, memory_limit, native_kernels. `mode` changes nothing: a plan is
+    always made for the least latency."""
+    given = dict(options or {})
+    unknown = given.keys() - {"workers", "memory_limit", "native_kernels"}
+    if unknown:
+        raise InputError(
+            f"options= has {sorted(unknown)}; expected workers, memory_limit or native_kernels"
+        )
+    settings = _settings(
+        given.get("workers"), given.get("memory_limit"), given.get("native_kernels", True)
+    )
+    return Backend(settings)(module, example_inputs)
+
+
+def _settings(workers: int | None, memory_limit: int | None, native_kernels: bool) -> Settings:
+    cores = _core.usable_cores()
+    if workers is not None and (type(workers) is not int or not 1 <= workers <= 1024):
+        raise InputError(f"workers={workers!r}: expected a number from 1 up, or None for {cores}")
+    if memory_limit is not None and (type(memory_limit) is not int or memory_limit < 0):
+        raise InputError(f"memory_limit={memory_limit!r}: expected a number of bytes, or None")
+    return Settings(workers or cores, memory_limit, native_kernels)

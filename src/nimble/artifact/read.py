@@ -1,0 +1,232 @@
+"""File → plans. Nothing in the file is trusted: all of it is checked, and no code runs from it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+
+from nimble import _core
+from nimble.artifact.layout import DIGESTS, FORMAT, PLAN, WEIGHTS, this_cpu
+from nimble.artifact.structures import class_name, decode
+from nimble.capture.dtypes import FROM_TORCH, TO_TORCH
+from nimble.capture.operators import find, why_refused
+from nimble.devices.cpu import WAIT_NS, Constants, Replay
+from nimble.errors import ArtifactError, NimbleError
+from nimble.graph import DType, Graph, RecordedCosts, Role
+from nimble.graph.codec import decode as decode_graph
+from nimble.lower import choose_native_kernels
+from nimble.plan import Plan, Settings
+from nimble.rewrite import Step
+from nimble.schedule import Decision, Schedule, Wait, schedule
+from nimble.signature import Signature
+
+# What reading nonsense as a plan may raise; each becomes an ArtifactError with its cause.
+_DAMAGE = (
+    NimbleError,
+    KeyError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    IndexError,
+    RuntimeError,
+    MemoryError,
+    OverflowError,
+)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    name: str
+    settings: Settings
+    plans: tuple[Plan, ...]
+    constants: Constants
+
+
+def read(path: Path, types: Iterable[type[Any]], workers: int | None) -> Loaded:
+    """Read, check, prove and bind what `write` wrote."""
+    known = {class_name(kind): kind for kind in types}
+    try:
+        body, weights = _open(path)
+        return _load(body, weights, known, workers)
+    except ArtifactError as error:
+        raise ArtifactError(f"{path}: {error}") from error
+    except _DAMAGE as error:
+        raise ArtifactError(
+            f"{path}: damaged or not written by Nimble ({type(error).__name__}: {error}); compile "
+            "the model and save it again"
+        ) from error
+
+
+def _open(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for info in archive.infolist():
+                if info.compress_type != zipfile.ZIP_STORED:
+                    raise ArtifactError(f"{info.filename} is compressed, which Nimble never does")
+            parts = {name: archive.read(name) for name in (PLAN, WEIGHTS, DIGESTS)}
+    except (zipfile.BadZipFile, KeyError, EOFError, NotImplementedError, RuntimeError) as error:
+        raise ArtifactError(
+            f"not a saved engine, or cut off ({error}); save it again with engine.save()"
+        ) from error
+    digests = json.loads(parts[DIGESTS])
+    for name in (PLAN, WEIGHTS):
+        if digests.get(name) != hashlib.sha256(parts[name]).hexdigest():
+            raise ArtifactError(f"{name} was changed after it was saved; save the engine again")
+    body = json.loads(parts[PLAN])
+    if not isinstance(body, dict) or type(body.get("format")) is not int:
+        raise ArtifactError("the plan is malformed")
+    if body["format"] != FORMAT:
+        raise ArtifactError(
+            f"saved in format {body['format']}, and this Nimble reads format {FORMAT}; "
+            "use the Nimble that saved it, or compile the model again"
+        )
+    try:
+        return body, safetensors.torch.load(parts[WEIGHTS])
+    except safetensors.SafetensorError as error:
+        raise ArtifactError(f"the weights cannot be read: {error}") from error
+
+
+def _load(
+    body: dict[str, Any],
+    weights: dict[str, torch.Tensor],
+    types: dict[str, type[Any]],
+    workers: int | None,
+) -> Loaded:
+    saved = Settings(**body["settings"])
+    settings = replace(saved, workers=workers or _core.usable_cores())
+    here = body["cpu"] == this_cpu() and settings.workers == saved.workers
+    constants = Constants()
+    shared: dict[str, torch.Tensor] = {}
+    plans = tuple(
+        _plan(data, weights, shared, types, settings, constants, keep_schedule=here)
+        for data in body["plans"]
+    )
+    return Loaded(str(body["name"]), settings, plans, constants)
+
+
+def _plan(
+    data: dict[str, Any],
+    weights: dict[str, torch.Tensor],
+    shared: dict[str, torch.Tensor],
+    types: dict[str, type[Any]],
+    settings: Settings,
+    constants: Constants,
+    *,
+    keep_schedule: bool,
+) -> Plan:
+    graph = _graph(data["graph"], settings)
+    tensors = _tensors(graph, data["tensors"], weights, shared)
+    held = constants.of(graph, tensors)
+    planned = _schedule(graph, data)
+    reason = "saved with the engine"
+    if not keep_schedule:
+        costs = RecordedCosts(wait=WAIT_NS)
+        planned = schedule(
+            graph, streams=settings.workers, costs=costs, memory_limit=settings.memory_limit
+        )
+        reason = "saved on another CPU or for another number of workers, scheduled again here"
+    replay = Replay(planned, {**tensors, **held})
+    inputs = tuple(
+        (TO_TORCH[DType(dtype)], tuple(shape), tuple(strides))
+        for dtype, shape, strides in data["inputs"]
+    )
+    if inputs != tuple(_input_type(graph, id) for id in graph.inputs):
+        raise ArtifactError("the signature does not fit the graph's inputs")
+    structure = decode(data["arguments"], len(inputs), types)
+    return Plan(
+        signature=Signature(structure, inputs, (), _ambient(data["ambient"])),
+        names=[str(name) for name in data["names"]],
+        output=decode(data["output"], len(graph.outputs), types),
+        tensors=tensors,
+        captured_tasks=int(data["captured_tasks"]),
+        graph=graph,
+        steps=tuple(Step(**step) for step in data["steps"]),
+        replay=replay,
+        constants=held,
+        example=[_zeros(dtype, shape, strides) for dtype, shape, strides in inputs],
+        reason=reason,
+        measured_ns=data["measured_ns"] if keep_schedule else None,
+        choice=str(data["choice"]) if keep_schedule else planned.decision.reason,
+    )
+
+
+def _graph(data: Any, settings: Settings) -> Graph:
+    """The graph, with only operators that may be replayed, and kernels chosen here."""
+    graph = decode_graph(data)
+    for part in (graph, graph.prologue):
+        for task in part.tasks if part is not None else ():
+            if not task.op.startswith("aten."):
+                raise ArtifactError(f"operator {task.op} is not allowed in a saved engine")
+            why = why_refused(find(task.op))
+            if why is not None:
+                raise ArtifactError(f"operator {task.op} is not allowed in a saved engine: {why}")
+    graph = graph.with_tasks(replace(task, kernel="aten") for task in graph.tasks)
+    if settings.native_kernels:
+        graph = choose_native_kernels(graph, set(_core.native_kernels()))
+    return graph
+
+
+def _schedule(graph: Graph, data: dict[str, Any]) -> Schedule:
+    """The schedule as saved; binding it proves it."""
+    return Schedule(
+        graph=graph,
+        streams=tuple(tuple(stream) for stream in data["streams"]),
+        waits=tuple(Wait(task, on) for task, on in data["waits"]),
+        offsets=tuple(data["offsets"]),
+        arena_bytes=data["arena_bytes"],
+        decision=Decision(**data["decision"]),
+    )
+
+
+def _tensors(
+    graph: Graph,
+    stored: dict[str, str],
+    weights: dict[str, torch.Tensor],
+    shared: dict[str, torch.Tensor],
+) -> dict[str, torch.Tensor]:
+    """The memory of parameters and state, laid out as the graph expects; one copy for all plans."""
+    found = {}
+    parts = [graph] if graph.prologue is None else [graph, graph.prologue]
+    for root in (r for part in parts for r in part.roots(Role.PARAMETER, Role.STATE)):
+        if root.dtype is DType.TOKEN or root.name in found:
+            continue
+        key = stored[root.name]
+        if key not in shared:
+            raw = weights[key]
+            dtype = TO_TORCH[root.dtype]
+            value = torch.view_as_complex(raw) if dtype.is_complex else raw
+            if value.dtype is not dtype or tuple(value.shape) != root.shape:
+                raise ArtifactError(
+                    f"weight {key!r} is {value.dtype} {tuple(value.shape)}; expected {root.type}"
+                )
+            shared[key] = _zeros(dtype, root.shape, root.strides).copy_(value)
+        found[root.name] = shared[key]
+    return found
+
+
+def _zeros(
+    dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> torch.Tensor:
+    return torch.empty_strided(shape, strides, dtype=dtype).zero_()
+
+
+def _input_type(
+    graph: Graph, id: int
+) -> tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]:
+    value = graph[id]
+    return TO_TORCH[value.dtype], value.shape, value.strides
+
+
+def _ambient(data: list[Any]) -> tuple[object, ...]:
+    on, autocast, default = data
+    dtypes = {str(theirs): theirs for theirs in FROM_TORCH}
+    return (on == "True", None if autocast is None else dtypes[autocast], dtypes[default])

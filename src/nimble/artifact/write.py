@@ -1,0 +1,91 @@
+"""Engine → file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+
+from nimble.artifact.layout import DIGESTS, FORMAT, PLAN, WEIGHTS, this_cpu
+from nimble.artifact.structures import encode
+from nimble.errors import ArtifactError
+from nimble.graph.codec import encode as encode_graph
+from nimble.plan import Plan, Settings
+
+
+def write(path: Path, name: str, settings: Settings, plans: Sequence[Plan]) -> None:
+    """Write plans and the weights they use. The file appears whole or not at all."""
+    if not plans:
+        raise ArtifactError("the engine has no plan to save; call it or compile it first")
+    tensors: dict[str, torch.Tensor] = {}
+    body = {
+        "format": FORMAT,
+        "torch": torch.__version__,
+        "cpu": this_cpu(),
+        "name": name,
+        "settings": asdict(settings),
+        "plans": [_plan(plan, number, tensors) for number, plan in enumerate(plans)],
+    }
+    parts = {
+        PLAN: json.dumps(body).encode(),
+        WEIGHTS: safetensors.torch.save({n: _storable(t) for n, t in tensors.items()}),
+    }
+    digests = {part: hashlib.sha256(data).hexdigest() for part, data in parts.items()}
+    parts[DIGESTS] = json.dumps(digests).encode()
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
+            for part, data in parts.items():
+                archive.writestr(part, data)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _plan(plan: Plan, number: int, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
+    """One plan as JSON; adds the tensors it uses to `tensors` and says under which name."""
+    stored = {}
+    for name, tensor in plan.tensors.items():
+        # Constants of different traces may share a name; parameters of the module do not.
+        key = f"plan{number}/{name}" if name.startswith("constant.") else name
+        tensors[key] = tensor
+        stored[name] = key
+    schedule = plan.schedule
+    return {
+        "tensors": stored,
+        "inputs": [
+            [str(dtype).removeprefix("torch."), list(shape), list(strides)]
+            for dtype, shape, strides in plan.signature.tensors
+        ],
+        "names": plan.names,
+        "arguments": encode(plan.signature.structure),
+        "ambient": [None if a is None else str(a) for a in plan.signature.ambient],
+        "output": encode(plan.output),
+        "graph": encode_graph(plan.graph),
+        "streams": schedule.streams,
+        "waits": [[wait.task, wait.on] for wait in schedule.waits],
+        "offsets": schedule.offsets,
+        "arena_bytes": schedule.arena_bytes,
+        "decision": asdict(schedule.decision),
+        "steps": [asdict(step) for step in plan.steps],
+        "captured_tasks": plan.captured_tasks,
+        "measured_ns": plan.measured_ns,
+        "choice": plan.choice,
+    }
+
+
+def _storable(tensor: torch.Tensor) -> torch.Tensor:
+    value = tensor.detach()
+    if value.is_complex():
+        value = torch.view_as_real(value)
+    return value.contiguous().clone()

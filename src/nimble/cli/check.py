@@ -1,0 +1,190 @@
+"""Compare an engine with eager PyTorch, in a way that is able to fail."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from nimble import zoo
+from nimble.api import compile
+from nimble.capture.structure import Structure, flatten, unflatten
+from nimble.cli.targets import Made
+from nimble.engine import Engine
+
+SENSITIVE = 1e-2
+"""Two inputs must give results that differ by this much, or a wrong answer could not be seen."""
+FLOOR, SLACK = 1e-4, 4.0
+"""Tolerance: the larger of FLOOR and SLACK times the error of eager PyTorch itself."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was found out about one model."""
+
+    name: str
+    ok: bool
+    why: str = ""
+    max_abs_err: float = float("nan")
+    """max|y - y64| / max|y64|, the largest over all results and both inputs."""
+    eager_err: float = float("nan")
+    """The same for eager PyTorch in the model's own precision."""
+    tasks: int = 0
+    fallbacks: int = 0
+    streams: int = 0
+    waits: int = 0
+    arena_bytes: int = 0
+    arena_lower_bound: int = 0
+    compile_s: float = 0.0
+
+
+def check(made: Made, workers: int | None = None) -> Row:
+    """Compile, compare with eager on two inputs, and say what was found."""
+    model = made.model
+    if isinstance(model, nn.Module):
+        zoo.calibrate(model, made.args, made.kwargs)
+    first, structure = flatten((made.args, made.kwargs))
+    second = [another(tensor) for tensor in first]
+    references = [Reference.of(model, tensors, structure) for tensors in (first, second)]
+    spread = _spread(references[0].exact, references[1].exact)
+    if first and spread < SENSITIVE:
+        return Row(made.name, False, f"two inputs give results only {spread:.1e} apart")
+    start = time.perf_counter()
+    engine = compile(
+        model, made.args, made.kwargs, workers=workers, progress=False, name=made.name
+    )
+    took = time.perf_counter() - start
+    why, error, own = "", 0.0, 0.0
+    state = copy.deepcopy(model.state_dict()) if isinstance(model, nn.Module) else None
+    for tensors, reference in zip((first, second), references, strict=True):
+        if state is not None and isinstance(model, nn.Module):
+            model.load_state_dict(state)
+        torch.manual_seed(0)
+        got, shape = flatten(call(engine, tensors, structure))
+        why = why or reference.differs(got, shape)
+        error = max(error, relative_error(got, reference.exact))
+        own = max(own, relative_error(reference.eager, reference.exact))
+    return _row(made.name, engine, why, error, own, took)
+
+
+def _row(name: str, engine: Engine, why: str, error: float, own: float, took: float) -> Row:
+    plan = engine.plans[-1]
+    kinds = plan.replay.kinds.values()
+    return Row(
+        name=name,
+        ok=not why,
+        why=why,
+        max_abs_err=error,
+        eager_err=own,
+        tasks=len(plan.graph.tasks),
+        fallbacks=sum(kind != "native" for kind in kinds),
+        streams=len(plan.schedule.streams),
+        waits=len(plan.schedule.waits),
+        arena_bytes=plan.schedule.arena_bytes,
+        arena_lower_bound=plan.schedule.arena_lower_bound,
+        compile_s=took,
+    )
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What eager PyTorch gives, in the model's precision and in double."""
+
+    eager: list[torch.Tensor]
+    exact: list[torch.Tensor]
+    structure: Structure
+
+    @staticmethod
+    def of(
+        model: Callable[..., Any], tensors: Sequence[torch.Tensor], structure: Structure
+    ) -> Reference:
+        torch.manual_seed(0)
+        eager, shape = flatten(call(_apart(model), tensors, structure))
+        wide = _apart(model)
+        if isinstance(wide, nn.Module):
+            wide = wide.double()
+        try:
+            torch.manual_seed(0)
+            exact = flatten(call(wide, [_double(t) for t in tensors], structure))[0]
+        except RuntimeError:
+            # Precision is written into some models; then eager itself is the reference.
+            exact = eager
+        return Reference(eager, exact, shape)
+
+    def differs(self, got: list[torch.Tensor], structure: Structure) -> str:
+        """Why the results are not eager's; an empty string if they are."""
+        if structure != self.structure:
+            return "the structure of the results differs"
+        for number, (mine, theirs) in enumerate(zip(got, self.eager, strict=True)):
+            if (mine.dtype, mine.shape) != (theirs.dtype, theirs.shape):
+                return (
+                    f"result {number} is {mine.dtype} {tuple(mine.shape)}, eager's is "
+                    f"{theirs.dtype} {tuple(theirs.shape)}"
+                )
+            if mine.numel() > 1 and mine.stride() != theirs.stride():
+                return f"result {number} has strides {mine.stride()}, eager's {theirs.stride()}"
+        for number in range(len(got)):
+            error = relative_error(got[number : number + 1], self.exact[number : number + 1])
+            own = relative_error(self.eager[number : number + 1], self.exact[number : number + 1])
+            if not error <= max(FLOOR, SLACK * own):
+                return f"result {number} is off by {error:.1e} (eager by {own:.1e})"
+        return ""
+
+
+def call(model: Callable[..., Any], tensors: Sequence[torch.Tensor], structure: Structure) -> Any:
+    """Call a model on copies of the tensors, without gradients."""
+    args, kwargs = unflatten(structure, [tensor.clone() for tensor in tensors])
+    with torch.no_grad():
+        return model(*args, **kwargs)
+
+
+def another(tensor: torch.Tensor) -> torch.Tensor:
+    """Other data of the same kind: normal floats; integers among those that were there."""
+    generator = torch.Generator().manual_seed(tensor.numel())
+    if tensor.is_floating_point():
+        return torch.randn(tensor.shape, generator=generator).to(tensor.dtype)
+    if tensor.numel() == 0 or tensor.dtype is torch.bool or tensor.is_complex():
+        return tensor.clone()
+    picks = torch.randint(tensor.numel(), tensor.shape, generator=generator)
+    return tensor.flatten()[picks]
+
+
+def relative_error(got: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> float:
+    """The largest max|y - y64| / max|y64|; infinite where only one of them is a number."""
+    worst = 0.0
+    for mine, theirs in zip(got, exact, strict=True):
+        if mine.numel() == 0:
+            continue
+        a, b = (
+            torch.view_as_real(t.to(torch.complex128)) if t.is_complex() else t.double()
+            for t in (mine, theirs)
+        )
+        same = (a == b) | (a.isnan() & b.isnan())
+        if bool(same.all()):
+            continue
+        scale = b[b.isfinite()].abs().max().item() if bool(b.isfinite().any()) else 0.0
+        gap = torch.where(same, 0.0, (a - b).abs()).max().item()
+        worst = max(worst, gap / scale if scale and gap == gap else float("inf"))
+    return worst
+
+
+def _spread(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> float:
+    if [t.shape for t in a] != [t.shape for t in b]:
+        return float("inf")
+    return relative_error(a, b)
+
+
+def _double(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def _apart(model: Callable[..., Any]) -> Callable[..., Any]:
+    """A copy, so that the reference does not touch the state of the model under test."""
+    return copy.deepcopy(model) if isinstance(model, nn.Module) else model

@@ -1,0 +1,134 @@
+"""The `nimble` command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+import nimble
+from nimble import zoo
+from nimble.cli.check import Row, check
+from nimble.cli.demo import demo as run_demo
+from nimble.cli.targets import make
+from nimble.errors import NimbleError
+
+app = typer.Typer(
+    help="Schedule PyTorch models once, ahead of time, and replay them.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+_out, _err = Console(), Console(stderr=True)
+T = TypeVar("T")
+
+_TARGET = "a network's name (see nimble networks), module:factory or file.py:factory"
+Target = Annotated[
+    str,
+    typer.Argument(help=_TARGET),
+]
+Workers = Annotated[int | None, typer.Option(help="threads per replay; default: usable cores")]
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Option(help="where the timeline is written")] = Path("demo"),
+) -> None:
+    """Show the whole way through on a network with branches."""
+    run_demo(_out, folder)
+
+
+@app.command()
+def networks() -> None:
+    """List the built-in networks. `name@224x8` sets the resolution or length, and the batch."""
+    for name in zoo.names():
+        typer.echo(name)
+
+
+@app.command()
+def plan(
+    model: Target,
+    workers: Workers = None,
+    memory_limit: Annotated[int | None, typer.Option(help="bytes the arena may take")] = None,
+    timeline: Annotated[
+        Path | None, typer.Option(help="write a measured timeline: .json (Perfetto) or .svg")
+    ] = None,
+    tasks: Annotated[bool, typer.Option("--tasks", help="print the graph too")] = False,
+) -> None:
+    """Compile a model and say what was decided and why."""
+    made = _or_exit(lambda: make(model))
+    engine = _or_exit(
+        lambda: nimble.compile(
+            made.model,
+            made.args,
+            made.kwargs,
+            workers=workers,
+            memory_limit=memory_limit,
+            name=made.name,
+        )
+    )
+    if tasks:
+        from nimble.graph import show
+
+        typer.echo(show(engine.plans[0].graph, costs=True))
+    typer.echo(engine.explain())
+    if timeline is not None:
+        typer.echo(f"timeline written to {engine.timeline().save(timeline)}")
+
+
+@app.command(name="check")
+def check_command(
+    targets: Annotated[list[str], typer.Argument(metavar="TARGET...", help=_TARGET)],
+    workers: Workers = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="write the rows to this file")
+    ] = None,
+) -> None:
+    """Compile models, compare them with eager PyTorch, exit with 1 if anything differs."""
+    rows = []
+    for target in track(targets, "checking", console=_err, transient=True):
+        try:
+            rows.append(check(make(target), workers))
+        except NimbleError as error:
+            rows.append(Row(target, False, str(error)))
+    _out.print(table(rows))
+    if json_file is not None:
+        json_file.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+    failed = [row for row in rows if not row.ok]
+    for row in failed:
+        _out.print(f"[red]{row.name}[/red]: {row.why}", highlight=False, soft_wrap=True)
+    typer.echo(f"{len(rows) - len(failed)} passed, {len(failed)} failed")
+    if failed:
+        raise typer.Exit(1)
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """The rows for people to read."""
+    made = Table(box=None, header_style="bold")
+    for name in ("model", "", "error", "eager's", "tasks", "ATen", "streams", "waits", "arena KB",
+                 "/ bound", "compile s"):  # fmt: skip
+        made.add_column(name, justify="left" if name in ("model", "") else "right", no_wrap=True)
+    for row in rows:
+        over = row.arena_bytes / row.arena_lower_bound if row.arena_lower_bound else 1.0
+        made.add_row(
+            row.name, "[green]ok[/green]" if row.ok else "[red]FAILED[/red]",
+            f"{row.max_abs_err:.1e}", f"{row.eager_err:.1e}", str(row.tasks), str(row.fallbacks),
+            str(row.streams), str(row.waits), f"{row.arena_bytes / 1000:.0f}", f"{over:.3f}",
+            f"{row.compile_s:.1f}",
+        )  # fmt: skip
+    return made
+
+
+def _or_exit(action: Callable[[], T]) -> T:
+    """The result, or the error's message without a traceback and exit status 1."""
+    try:
+        return action()
+    except NimbleError as error:
+        _err.print(f"[red]{type(error).__name__}[/red]: {error}", highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from error

@@ -1,0 +1,1 @@
+"""Schedule → something that replays. One folder a device."""

@@ -1,0 +1,7 @@
+"""The CPU: a native tape replayed by pinned threads, with ATen for what has no native kernel."""
+
+from nimble.devices.cpu.constants import Constants
+from nimble.devices.cpu.measure import WAIT_NS, median_ns, with_measured_costs
+from nimble.devices.cpu.replay import Replay, Span
+
+__all__ = ["WAIT_NS", "Constants", "Replay", "Span", "median_ns", "with_measured_costs"]

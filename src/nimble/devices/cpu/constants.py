@@ -1,0 +1,80 @@
+"""Constants computed from a model's parameters, shared between plans and kept up to date."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from weakref import WeakValueDictionary
+
+import torch
+
+from nimble.devices.cpu.replay import Replay
+from nimble.graph import Arg, Graph, Ref
+from nimble.graph.show import show_arg
+from nimble.schedule import schedule
+
+
+class Constants:
+    """The constants of all plans of one engine. Equal computations give one tensor."""
+
+    def __init__(self) -> None:
+        self._made: WeakValueDictionary[str, torch.Tensor] = WeakValueDictionary()
+
+    def of(
+        self, graph: Graph, tensors: Mapping[str, torch.Tensor], *, refresh: bool = False
+    ) -> dict[str, torch.Tensor]:
+        """The constants of `graph` by name, computed by its prologue from `tensors`.
+
+        `refresh` computes them again, into the memory that plans are bound to already.
+        """
+        prologue = graph.prologue
+        if prologue is None:
+            return {}
+        keys = _keys(prologue, tensors)
+        if not refresh and all(key in self._made for key in keys.values()):
+            return {name: self._made[key] for name, key in keys.items()}
+        results = Replay(schedule(prologue, streams=1), tensors)([])
+        found: dict[str, torch.Tensor] = {}
+        for id, result in zip(prologue.outputs, results, strict=True):
+            name = prologue[id].name
+            kept = self._made.get(keys[name])
+            if kept is None:
+                self._made[keys[name]] = kept = result
+            elif refresh:
+                kept.copy_(result)
+            found[name] = kept
+        return found
+
+
+def _keys(prologue: Graph, tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
+    """For every output's name: a digest of the computation and of the tensors it starts from."""
+    digests: dict[int, str] = {}
+
+    def digest(id: int) -> str:
+        value = prologue[id]
+        if value.base is not None:
+            return f"{digest(value.base)}+{value.offset}:{value.type}"
+        if id not in digests:
+            digests[id] = f"{value.name}@{id_of(tensors, value.name)}:{value.type}"
+        return digests[id]
+
+    def text(arg: Arg) -> str:
+        if isinstance(arg, Ref):
+            return digest(arg.id)
+        if isinstance(arg, tuple):
+            return f"[{', '.join(map(text, arg))}]"
+        return f"{type(arg).__name__} {show_arg(arg)}"
+
+    for task in prologue.tasks:
+        called = [text(a) for a in task.args] + [f"{k}={text(a)}" for k, a in task.kwargs]
+        said = hashlib.sha256(f"{task.op}({', '.join(called)})".encode()).hexdigest()
+        for place, id in enumerate(task.results):
+            if id is not None:
+                digests[id] = f"{said}.{place}:{prologue[id].type}"
+    return {prologue[id].name: digest(id) for id in prologue.outputs}
+
+
+def id_of(tensors: Mapping[str, torch.Tensor], name: str) -> int:
+    """Parameters of the module go by name; a constant of one trace must not be taken for that of
+    another, so those go by identity."""
+    return id(tensors[name]) if name.startswith("constant.") else 0

@@ -1,0 +1,242 @@
+"""Schedule → something that replays on this machine's cores.
+
+Every root value has a *slot*: slot 0 is the arena, every other root has one of its own. Native
+kernels find their operands as slot plus offset; ATen calls use tensors that lie on the slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from nimble import _aten, _core
+from nimble.capture.dtypes import TO_TORCH, from_symbol
+from nimble.capture.tensors import copy_exactly
+from nimble.errors import NimbleError
+from nimble.graph import Arg, DType, Graph, Ref, Role, Symbol, Task, Value, refs
+from nimble.schedule import Schedule, prove
+
+ARENA = 0
+_OWNED = (Role.PARAMETER, Role.CONSTANT, Role.STATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """When a task ran: nanoseconds since the start of the replay, and on which thread."""
+
+    task: int
+    thread: int
+    start: int
+    stop: int
+
+
+class Replay:
+    """A proven schedule bound to memory. Call it with the graph's inputs in order."""
+
+    def __init__(self, schedule: Schedule, tensors: Mapping[str, torch.Tensor]) -> None:
+        prove(schedule)
+        self.schedule = schedule
+        self.graph = schedule.graph
+        roots = [v for v in self.graph.roots() if v.dtype is not DType.TOKEN]
+        outside = [root for root in roots if root.role is not Role.INTERMEDIATE]
+        self._slots = {root.id: slot for slot, root in enumerate(outside, start=1)}
+        self._arena = torch.empty(schedule.arena_bytes, dtype=torch.uint8)
+        self._table = _aten.Table(len(outside) + 1, len(self.graph.values))
+        self._table.memory(ARENA, self._arena)
+        for root in outside:
+            if root.role in _OWNED:
+                self._table.memory(self._slots[root.id], _fitting(root, tensors))
+            else:
+                self._table.storage(self._slots[root.id], root.span)
+        for value in self.graph.values:
+            if value.dtype is not DType.TOKEN:
+                self._place(value)
+        self.kinds: dict[str, str] = {}
+        """Task name → how it runs: `native`, `out`, `copy` or `inplace`."""
+        self._calls: list[Any] = []
+        self._tape = self._record_tape()
+        self._table.plan(
+            self._tape.address,
+            _core.replay_api,
+            [self._input(id) for id in self.graph.inputs],
+            *self._outputs(),
+            self._mutated(),
+        )
+
+    def __call__(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        try:
+            return self._table.replay(inputs)
+        except Exception as error:
+            self._blame(error)
+            raise
+
+    def rebind(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Use other tensors, of the same type, as the memory of the roots named."""
+        for root in self.graph.roots(*_OWNED):
+            if root.name in tensors:
+                self._table.memory(self._slots[root.id], _fitting(root, tensors))
+
+    def measure(self, inputs: list[torch.Tensor]) -> list[Span]:
+        """One replay with every task timed. The model's state and the random generator stay as
+        they were, and so do the inputs."""
+        with self._scratch_state(), torch.random.fork_rng(devices=[]):
+            copies = [copy_exactly(tensor) for tensor in inputs]
+            self._tape.recording = True
+            try:
+                self(copies)
+            finally:
+                self._tape.recording = False
+        return [Span(*record) for record in self._tape.records()]
+
+    def _scratch_state(self) -> _ScratchState:
+        states = [r for r in self.graph.roots(Role.STATE) if r.dtype is not DType.TOKEN]
+        return _ScratchState(self._table, {self._slots[root.id]: root for root in states})
+
+    # Binding
+
+    def _slot_and_offset(self, id: int) -> tuple[int, int]:
+        home = self.graph.homes[id]
+        if self.graph[home].role is Role.INTERMEDIATE:
+            offset = self.schedule.offsets[id]
+            assert offset is not None
+            return ARENA, offset
+        return self._slots[home], self.graph[id].offset
+
+    def _place(self, value: Value) -> None:
+        slot, offset = self._slot_and_offset(value.id)
+        dtype = TO_TORCH[value.dtype]
+        self._table.value(value.id, slot, dtype, list(value.shape), list(value.strides), offset)
+
+    def _record_tape(self) -> _core.Tape:
+        streams = self.schedule.streams
+        tape = _core.Tape(len(streams), len(self.graph.tasks), len(self._slots) + 1)
+        waits: dict[int, list[int]] = {}
+        for wait in self.schedule.waits:
+            waits.setdefault(wait.task, []).append(wait.on)
+        for number, stream in enumerate(streams):
+            for task in stream:
+                for on in waits.get(task, ()):
+                    tape.wait(number, on)
+                self._add(tape, number, task)
+        tape.finish()
+        return tape
+
+    def _add(self, tape: _core.Tape, stream: int, number: int) -> None:
+        task = self.graph.tasks[number]
+        if task.kernel.startswith("native."):
+            operands = [self._slot_and_offset(id) for id in (*task.writes, *_operands(task))]
+            count = self.graph[task.writes[0]].numel
+            tape.native(stream, number, task.kernel.removeprefix("native."), operands, [count], [])
+            self.kinds[task.name] = "native"
+            return
+        call = self._call(task)
+        self._calls.append(call)
+        self.kinds[task.name] = call.kind
+        tape.call(stream, number, call.fn, call.context)
+
+    def _call(self, task: Task) -> Any:
+        namespace, name, overload = task.op.split(".")
+        needed = {v for v in self.graph.readers} | {*self.graph.outputs}
+        shown = {self.graph.content(v).id for v in needed}
+        unused = [v for v in task.results if v is not None and v not in shown]
+        inplace = any(self.graph[v].overwrites is not None for v in task.writes)
+        try:
+            return self._table.call(
+                f"{namespace}::{name}",
+                "" if overload == "default" else overload,
+                [_to_python(arg) for arg in task.args],
+                {key: _to_python(arg) for key, arg in task.kwargs},
+                [] if inplace else list(task.results),
+                unused,
+            )
+        except ValueError as error:
+            raise NimbleError(f"task {task.name!r} ({task.op}) cannot be bound: {error}") from error
+
+    def _input(self, id: int) -> tuple[int, torch.dtype, list[int], list[int]]:
+        value = self.graph[id]
+        dtype = TO_TORCH[value.dtype]
+        return self._slots[id], dtype, list(value.shape), list(value.strides)
+
+    def _outputs(self) -> tuple[list[tuple[Any, ...]], list[int]]:
+        """What each distinct output is made from, and which of those each output is."""
+        distinct = list(dict.fromkeys(self.graph.outputs))
+        specs = [self._output(self.graph[id]) for id in distinct]
+        return specs, [distinct.index(id) for id in self.graph.outputs]
+
+    def _output(self, value: Value) -> tuple[Any, ...]:
+        home = self.graph[self.graph.homes[value.id]]
+        whole = value.base is None
+        if home.role is Role.INPUT:
+            index = self.graph.inputs.index(home.id)
+            if whole:
+                return ("input", index)
+            return ("input_view", index, *_geometry(value))
+        if home.role in _OWNED:
+            slot = self._slots[home.id]
+            return ("memory", slot) if whole else ("memory_view", slot, *_geometry(value))
+        return ("fresh", self._slots[home.id], *_geometry(value))
+
+    def _mutated(self) -> list[int]:
+        versions = (v for v in self.graph.values if v.overwrites is not None)
+        homes = dict.fromkeys(self.graph.homes[v.id] for v in versions)
+        return [self._slots[home] for home in homes if home in self._slots]
+
+    def _blame(self, error: Exception) -> None:
+        """Say which task failed."""
+        failed = self._tape.failed_task
+        if failed is not None:
+            task = self.graph.tasks[failed]
+            error.add_note(f"in task {task.name!r} ({task.op}) from {task.origin or 'the model'}")
+
+
+class _ScratchState:
+    """Lets a replay write to copies of the model's state instead."""
+
+    def __init__(self, table: _aten.Table, states: dict[int, Value]) -> None:
+        self._table = table
+        self._states = states
+        self._kept: dict[int, torch.Tensor] = {}
+
+    def __enter__(self) -> None:
+        for slot in self._states:
+            self._kept[slot] = self._table.memory_of(slot)
+            self._table.memory(slot, copy_exactly(self._kept[slot]))
+
+    def __exit__(self, *_: object) -> None:
+        for slot, tensor in self._kept.items():
+            self._table.memory(slot, tensor)
+
+
+def _fitting(root: Value, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    tensor = tensors[root.name]
+    mine = (TO_TORCH[root.dtype], root.shape, root.strides)
+    theirs = (tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))
+    if mine != theirs:
+        raise NimbleError(
+            f"{root.role} {root.name!r} was captured as {root.type} and is now a {tensor.dtype} "
+            f"tensor of shape {theirs[1]} and strides {theirs[2]}"
+        )
+    return tensor.detach()
+
+
+def _operands(task: Task) -> list[int]:
+    return [id for arg in task.args for id in refs(arg)]
+
+
+def _geometry(value: Value) -> tuple[torch.dtype, list[int], list[int], int]:
+    return TO_TORCH[value.dtype], list(value.shape), list(value.strides), value.offset
+
+
+def _to_python(arg: Arg) -> Any:
+    if isinstance(arg, Ref):
+        return _aten.Ref(arg.id)
+    if isinstance(arg, DType):
+        return TO_TORCH[arg]
+    if isinstance(arg, Symbol):
+        return from_symbol(arg)
+    if isinstance(arg, tuple):
+        return [_to_python(item) for item in arg]
+    return arg

@@ -1,0 +1,313 @@
+"""The engine: what the user holds. Called like the module it came from."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nimble import _aten
+from nimble.artifact import write
+from nimble.capture import Target, input_names
+from nimble.capture.structure import Leaf, Nest, Structure, flatten, unflatten
+from nimble.devices.cpu import Constants
+from nimble.errors import InputError
+from nimble.ladder import Shapes, pad_rows, resized, rungs
+from nimble.observe.explain import explain
+from nimble.observe.timeline import Timeline
+from nimble.plan import Plan, Report, Settings, make_plan
+from nimble.rewrite.rows import dependent_rows
+from nimble.signature import Signature, ambient, check_tensor, type_of, type_text
+
+
+class Engine:
+    """A model whose every call is a replay of a plan made ahead of time.
+
+    Holds one plan for each signature: types of the tensors, other arguments, train or eval mode.
+    Made by `nimble.compile` or `nimble.load`.
+    """
+
+    def __init__(
+        self,
+        target: Target | None,
+        name: str,
+        settings: Settings,
+        *,
+        strict_shapes: bool = False,
+        max_plans: int = 16,
+        pad: str | None = None,
+    ) -> None:
+        if max_plans < 1:
+            raise InputError(f"max_plans={max_plans}: an engine needs room for one plan at least")
+        if pad not in (None, "batch"):
+            raise InputError(f"pad={pad!r}: expected 'batch' or None")
+        self.name = name
+        self.settings = settings
+        self._target = target
+        self._strict = strict_shapes
+        self._max_plans = max_plans
+        self._pad = pad
+        self._plans: OrderedDict[Signature, Plan] = OrderedDict()
+        self._last: Plan | None = None
+        self._constants = Constants()
+        self._lock = threading.RLock()
+        self._watch = _aten.Watch([], [])
+
+    # Calling
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Replay; the same result, in the same structure, as the model itself gives."""
+        tensors, structure = _flatten_call(args, kwargs)
+        plan = self._last
+        if (
+            plan is not None
+            and plan.signature.structure == structure
+            and plan.signature.ambient == ambient()
+            and not self._watch.changed()
+            and not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
+        ):
+            try:
+                return unflatten(plan.output, plan.replay(tensors))
+            except _aten.Mismatch:
+                pass  # Another signature, or bad input: the careful way finds out which.
+        return self._call_carefully(tensors, structure)
+
+    def _call_carefully(self, tensors: list[torch.Tensor], structure: Structure) -> Any:
+        with self._lock:
+            self._notice_changes()
+            names = input_names(structure, len(tensors))
+            for tensor, name in zip(tensors, names, strict=True):
+                check_tensor(tensor, name)
+            tensors = [t.resolve_conj().resolve_neg() for t in tensors]
+            signature = self._signature(tensors, structure)
+            plan, rows = self._find(signature, tensors)
+            self._last = plan
+            self._plans.move_to_end(plan.signature)
+        if rows is None:
+            try:
+                return unflatten(plan.output, plan.replay(tensors))
+            except _aten.Mismatch as error:
+                raise InputError(f"{names[error.args[0]]}: {error.args[1]}") from None
+        wide = plan.signature.tensors
+        results = plan.replay(pad_rows(tensors, rows, _rows(wide)))
+        return unflatten(plan.output, [result[:rows] for result in results])
+
+    def _find(self, signature: Signature, tensors: list[torch.Tensor]) -> tuple[Plan, int | None]:
+        """The plan for a signature, and how many rows of it count if the call was padded."""
+        plan = self._plans.get(signature)
+        if plan is not None:
+            return plan, None
+        if self._pad == "batch":
+            wider = self._next_rung(signature)
+            if wider is not None:
+                return wider, _rows(signature.tensors)
+        if self._strict and self._plans:
+            raise InputError(
+                f"no plan for this call: {self._why(signature)}. The engine was compiled with "
+                f"strict_shapes=True for: {self._known()}"
+            )
+        return self._compile(signature, tensors), None
+
+    def _next_rung(self, signature: Signature) -> Plan | None:
+        """The smallest plan of the ladder that this call fits in when rows are added."""
+        rows = _rows(signature.tensors)
+        if rows == 0:
+            return None
+        fits = []
+        for plan in self._plans.values():
+            wide = _rows(plan.signature.tensors)
+            if wide > rows and _with_rows(signature, rows, wide) == plan.signature:
+                fits.append((wide, plan))
+        return min(fits, key=lambda fit: fit[0])[1] if fits else None
+
+    # Plans
+
+    def _signature(self, tensors: list[torch.Tensor], structure: Structure) -> Signature:
+        types = tuple(type_of(tensor) for tensor in tensors)
+        training = self._target.training if self._target is not None else ()
+        return Signature(structure, types, training, ambient())
+
+    def _compile(
+        self, signature: Signature, tensors: list[torch.Tensor], report: Report = lambda stage: None
+    ) -> Plan:
+        if self._target is None:
+            raise InputError(
+                f"no plan for this call: {self._why(signature)}. The engine was loaded from a "
+                f"file, without the model, so it cannot make one; it has plans for: {self._known()}"
+            )
+        plan = make_plan(
+            self._target,
+            signature,
+            tensors,
+            self.settings,
+            self._constants,
+            name=self.name,
+            reason=self._why(signature),
+            report=report,
+        )
+        self._add(plan)
+        return plan
+
+    def _add(self, plan: Plan) -> None:
+        self._plans[plan.signature] = plan
+        while len(self._plans) > self._max_plans:
+            self._plans.popitem(last=False)
+        self._last = plan
+        self._look_closely()
+
+    def adopt(self, plans: Sequence[Plan], constants: Constants) -> None:
+        """Take over plans that were made elsewhere, with the constants they are bound to."""
+        self._constants = constants
+        for plan in plans:
+            self._add(plan)
+
+    def compile(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        shapes: Shapes | None = None,
+        report: Callable[[str, str], None] = lambda plan, stage: None,
+    ) -> None:
+        """Make plans ahead of time: for these arguments, and for the ladder that `shapes` names."""
+        tensors, structure = flatten((args, kwargs))
+        for tensor, name in zip(tensors, input_names(structure, len(tensors)), strict=True):
+            check_tensor(tensor, name)
+        examples = [tensors] if shapes is None else [resized(tensors, r) for r in rungs(shapes)]
+        if len(examples) > self._max_plans:
+            raise InputError(
+                f"shapes= declares {len(examples)} plans, and max_plans={self._max_plans}"
+            )
+        for example in examples:
+            signature = self._signature(example, structure)
+            if signature in self._plans:
+                continue
+            text = ", ".join(type_text(t) for t in signature.tensors)
+            plan = self._compile(signature, example, lambda stage, text=text: report(text, stage))  # type: ignore[misc]
+            self._require_independent_rows(plan)
+
+    def _require_independent_rows(self, plan: Plan) -> None:
+        if self._pad != "batch":
+            return
+        why = dependent_rows(plan.graph, _rows(plan.signature.tensors))
+        if why is not None:
+            raise InputError(
+                f"pad='batch' needs rows that do not influence each other, and that could not be "
+                f"proven: {why}. Leave out pad= and declare the sizes you need in shapes="
+            )
+
+    def _why(self, signature: Signature) -> str:
+        if not self._plans:
+            return "the first plan"
+        other = self._last.signature if self._last is not None else next(iter(self._plans))
+        names = input_names(signature.structure, len(signature.tensors))
+        return signature.difference(other, names)
+
+    def _known(self) -> str:
+        return "; ".join(
+            "(" + ", ".join(type_text(t) for t in signature.tensors) + ")"
+            for signature in self._plans
+        )
+
+    # Weights
+
+    def _look_closely(self) -> None:
+        """Watch every tensor that a plan reads, and every place in the modules that holds one."""
+        tensors = {id(t): t for plan in self._plans.values() for t in plan.tensors.values()}
+        places = self._target.places() if self._target is not None else []
+        self._watch = _aten.Watch(list(tensors.values()), places)
+
+    def _notice_changes(self) -> None:
+        """Weights edited or replaced since the last look take effect now."""
+        if not self._watch.changed():
+            return
+        if self._target is not None:
+            now = self._target.named_tensors()
+            for plan in list(self._plans.values()):
+                if not self._take_over(plan, now):
+                    del self._plans[plan.signature]
+        for plan in self._plans.values():
+            self._constants.of(plan.graph, plan.tensors, refresh=True)
+        if self._last is not None and self._last.signature not in self._plans:
+            self._last = None
+        self._look_closely()
+
+    def _take_over(self, plan: Plan, now: Mapping[str, torch.Tensor]) -> bool:
+        """Bind a plan to the tensors that the modules hold now; False if they do not fit it."""
+        assert self._target is not None
+        if self._target.submodules() != plan.submodules:
+            return False
+        fresh = {n: now.get(n, old) for n, old in plan.tensors.items()}
+        if any(type_of(fresh[n]) != type_of(old) for n, old in plan.tensors.items()):
+            return False
+        if any(fresh[n] is not old for n, old in plan.tensors.items()):
+            plan.replay.rebind(fresh)
+            plan.tensors = fresh
+        return True
+
+    def refresh(self) -> None:
+        """Take over weights that were changed in a way that PyTorch does not count, such as through
+        `.data` or NumPy. Edits in place, `load_state_dict` and replaced parameters need no call."""
+        with self._lock:
+            for plan in self._plans.values():
+                self._constants.of(plan.graph, plan.tensors, refresh=True)
+
+    # Seeing
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans held, least recently used first."""
+        return tuple(self._plans.values())
+
+    def explain(self) -> str:
+        """What was decided for each plan, and why."""
+        return explain(self.name, self.settings.workers, self.plans)
+
+    def timeline(self, plan: int = -1) -> Timeline:
+        """One measured replay of a plan (the last used, unless told), on its example inputs. The
+        model's state is left alone."""
+        chosen = self.plans[plan]
+        return Timeline.of(chosen.schedule, chosen.replay.measure(chosen.example))
+
+    def save(self, path: str | Path) -> None:
+        """Write all plans of the current train or eval mode, and the weights, to one file for
+        `nimble.load`."""
+        mode = self._target.training if self._target is not None else ()
+        plans = [plan for plan in self.plans if plan.signature.training == mode]
+        write(Path(path), self.name, self.settings, plans)
+
+    def __repr__(self) -> str:
+        return f"Engine({self.name}, {len(self._plans)} plans, {self.settings.workers} workers)"
+
+
+_PLAIN: dict[int, Structure] = {}
+
+
+def _flatten_call(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[list[torch.Tensor], Structure]:
+    """`flatten((args, kwargs))`, without the walk where all arguments are tensors."""
+    if kwargs or not all(type(a) is torch.Tensor for a in args):
+        return flatten((args, kwargs))
+    count = len(args)
+    if count not in _PLAIN:
+        leaves = Nest("tuple", tuple, tuple(range(count)), tuple(Leaf(i) for i in range(count)))
+        none = Nest("dict", dict, (), ())
+        _PLAIN[count] = Nest("tuple", tuple, (0, 1), (leaves, none))
+    return list(args), _PLAIN[count]
+
+
+def _rows(types: tuple[Any, ...]) -> int:
+    return next((shape[0] for _, shape, _ in types if shape), 0)
+
+
+def _with_rows(signature: Signature, rows: int, wide: int) -> Signature:
+    """The signature with every tensor of `rows` rows given `wide`."""
+    types = tuple(
+        (dtype, (wide, *shape[1:]), strides) if shape and shape[0] == rows else (dtype, shape, strides)
+        for dtype, shape, strides in signature.tensors
+    )
+    return Signature(signature.structure, types, signature.training, signature.ambient)

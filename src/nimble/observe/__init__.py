@@ -1,0 +1,1 @@
+"""Look at plans: in words, on a timeline, as a picture."""

@@ -1,0 +1,166 @@
+"""One signature's way through the pipeline: capture, rewrite, lower, schedule, prove, bind."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from nimble import _core
+from nimble.capture import Captured, Target, capture
+from nimble.capture.structure import Structure
+from nimble.capture.tensors import copy_exactly
+from nimble.devices.cpu import WAIT_NS, Constants, Replay, median_ns, with_measured_costs
+from nimble.graph import Graph, RecordedCosts
+from nimble.lower import choose_native_kernels
+from nimble.rewrite import Step, rewrite
+from nimble.schedule import Schedule, schedule
+from nimble.signature import Signature
+
+STAGES = ("capture", "rewrite", "lower", "measure", "schedule", "bind")
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the user decides; the same for all plans of an engine."""
+
+    workers: int
+    memory_limit: int | None = None
+    native_kernels: bool = True
+
+
+@dataclass
+class Plan:
+    """Everything decided for one signature, bound and ready to replay."""
+
+    signature: Signature
+    names: list[str]
+    """What the input tensors are called."""
+    output: Structure
+    tensors: Mapping[str, torch.Tensor]
+    """The memory of parameters and state, by name."""
+    captured_tasks: int
+    graph: Graph
+    steps: tuple[Step, ...]
+    replay: Replay
+    constants: dict[str, torch.Tensor]
+    example: list[torch.Tensor]
+    reason: str
+    """Why this plan was needed."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """How long each stage took."""
+    measured_ns: int | None = None
+    choice: str = ""
+    """Why this many streams are used."""
+    submodules: tuple[nn.Module, ...] = ()
+    """The modules captured; others in their place need another plan."""
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.replay.schedule
+
+
+def make_plan(
+    target: Target,
+    signature: Signature,
+    tensors: list[torch.Tensor],
+    settings: Settings,
+    constants: Constants,
+    *,
+    name: str,
+    reason: str,
+    report: Report = lambda stage: None,
+) -> Plan:
+    """Take the model, called on `tensors`, all the way to a plan."""
+    clock = _Clock(report)
+    with clock("capture"):
+        captured = capture(target, tensors, signature.structure, name)
+    with clock("rewrite"):
+        graph, steps = rewrite(captured.graph)
+    with clock("lower"):
+        if settings.native_kernels:
+            graph = choose_native_kernels(graph, set(_core.native_kernels()))
+    with clock("measure"):
+        held = constants.of(graph, captured.tensors)
+        everything = {**captured.tensors, **held}
+        example = [copy_exactly(tensor) for tensor in tensors]
+        alone = Replay(schedule(graph, streams=1), everything)
+        graph = with_measured_costs(graph, alone, example)
+    replay, measured, choice = bind(graph, everything, settings, example, clock)
+    return Plan(
+        signature=signature,
+        names=[graph[v].name for v in graph.inputs],
+        output=captured.output,
+        tensors=_used(captured, graph),
+        captured_tasks=len(captured.graph.tasks),
+        graph=graph,
+        steps=steps,
+        replay=replay,
+        constants=held,
+        example=example,
+        reason=reason,
+        seconds=clock.seconds,
+        measured_ns=measured,
+        choice=choice,
+        submodules=target.submodules(),
+    )
+
+
+def bind(
+    graph: Graph,
+    tensors: Mapping[str, torch.Tensor],
+    settings: Settings,
+    example: list[torch.Tensor],
+    clock: _Clock,
+) -> tuple[Replay, int, str]:
+    """The fastest proven schedule of a graph with costs, bound: sequential or parallel, whichever
+    really is faster here."""
+    costs = RecordedCosts(wait=WAIT_NS)
+    with clock("schedule"):
+        limit = settings.memory_limit
+        plans = [schedule(graph, streams=settings.workers, costs=costs, memory_limit=limit)]
+        if len(plans[0].streams) > 1:
+            plans.append(schedule(graph, streams=1, costs=costs, memory_limit=limit))
+    with clock("bind"):
+        replays = [Replay(plan, tensors) for plan in plans]
+        times = median_ns(replays, example)
+    best = min(range(len(replays)), key=times.__getitem__)
+    choice = plans[0].decision.reason
+    if len(replays) == 2:
+        choice = (
+            f"{len(plans[0].streams)} streams measured {times[0] / 1e6:.3f} ms, "
+            f"one stream {times[1] / 1e6:.3f} ms: the faster is kept"
+        )
+    return replays[best], times[best], choice
+
+
+def _used(captured: Captured, graph: Graph) -> dict[str, torch.Tensor]:
+    graphs = [graph] if graph.prologue is None else [graph, graph.prologue]
+    names = {root.name for g in graphs for root in g.roots()}
+    return {name: tensor for name, tensor in captured.tensors.items() if name in names}
+
+
+class _Clock:
+    """Times the stages, and tells whoever shows progress."""
+
+    def __init__(self, report: Report) -> None:
+        self.seconds: dict[str, float] = {}
+        self._report = report
+        self._stage = ""
+        self._since = 0.0
+
+    def __call__(self, stage: str) -> _Clock:
+        self._stage = stage
+        return self
+
+    def __enter__(self) -> None:
+        self._report(self._stage)
+        self._since = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        took = time.perf_counter() - self._since
+        self.seconds[self._stage] = self.seconds.get(self._stage, 0.0) + took

@@ -1,0 +1,85 @@
+"""What a plan is made for: the types of the tensors, and everything else a call may vary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from nimble.capture.structure import Nest, Structure, describe
+from nimble.errors import InputError
+
+TensorType = tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Two calls with equal signatures replay the same plan."""
+
+    structure: Structure
+    tensors: tuple[TensorType, ...]
+    training: tuple[bool, ...]
+    ambient: tuple[object, ...]
+    """Autocast and default dtype, which change what the model computes."""
+
+    def difference(self, other: Signature, names: list[str]) -> str:
+        """In words: what `self` has that made the plan for `other` unfit."""
+        if self.structure != other.structure:
+            return f"arguments {describe(self.structure)} instead of {describe(other.structure)}"
+        for name, mine, theirs in zip(names, self.tensors, other.tensors, strict=True):
+            if mine != theirs:
+                return f"{name} is {type_text(mine)} instead of {type_text(theirs)}"
+        if self.training != other.training:
+            return "a submodule's training mode differs"
+        return "autocast or the default dtype differs"
+
+
+def ambient() -> tuple[object, ...]:
+    on = torch.is_autocast_enabled("cpu")
+    return (on, torch.get_autocast_dtype("cpu") if on else None, torch.get_default_dtype())
+
+
+def type_of(tensor: torch.Tensor) -> TensorType:
+    """dtype, shape and strides; strides that address nothing are those of a contiguous tensor."""
+    return tensor.dtype, tuple(tensor.shape), _strides(tensor)
+
+
+def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
+    if tensor.is_contiguous():
+        step, strides = 1, []
+        for size in reversed(tensor.shape):
+            strides.append(step)
+            step *= max(size, 1)
+        return tuple(reversed(strides))
+    return tuple(tensor.stride())
+
+
+def type_text(type: TensorType) -> str:
+    dtype, shape, strides = type
+    text = f"{str(dtype).removeprefix('torch.')}[{','.join(map(str, shape))}]"
+    step = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size > 1 and stride != step:
+            return f"{text} with strides {strides}"
+        step *= size
+    return text
+
+
+def check_tensor(tensor: torch.Tensor, name: str) -> None:
+    """Refuse what no plan can take, with what to do instead."""
+    if tensor.device.type != "cpu":
+        raise InputError(f"{name} is on {tensor.device}; this engine runs on the CPU: .cpu()")
+    if tensor.layout is not torch.strided:
+        raise InputError(f"{name} has layout {tensor.layout}; expected a dense tensor: .to_dense()")
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+        raise InputError(
+            f"{name} is a {type(tensor).__name__}; expected a plain torch.Tensor, as the engine "
+            "would skip what the subclass does"
+        )
+    if tensor.requires_grad and torch.is_grad_enabled():
+        raise InputError(
+            f"{name} requires grad, but an engine computes no gradients; call it under "
+            'torch.no_grad(), or train through torch.compile(model, backend="nimble")'
+        )
+
+
