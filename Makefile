@@ -6,6 +6,11 @@ BIN := $(VENV)/bin
 NATIVE := $(shell find native CMakeLists.txt pyproject.toml -type f)
 CMAKE := $(shell command -v cmake >/dev/null || echo cmake)
 
+# What an extra of pyproject.toml lists, installed without building Nimble again.
+extra = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb')) \
+	['project']['optional-dependencies']['$(1)'], sep='\n')" \
+	| $(BIN)/pip install -q -r /dev/stdin torch==2.13.0
+
 .PHONY: demo test test-full lint bench sanitize clean
 
 demo: $(VENV)/built
@@ -24,7 +29,7 @@ lint: $(VENV)/dev
 	$(BIN)/lint-imports --no-logo
 
 bench: $(VENV)/built
-	$(BIN)/python -m nimble.cli.overhead
+	$(BIN)/python bench/overhead.py
 
 sanitize:
 	bash native/sanitize.sh
@@ -43,9 +48,9 @@ $(VENV)/built: $(VENV)/torch $(NATIVE)
 	touch $@
 
 $(VENV)/dev: $(VENV)/built
-	$(BIN)/pip install -q --no-build-isolation -e '.[dev]'
+	$(call extra,dev)
 	touch $@
 
 $(VENV)/models: $(VENV)/dev
-	$(BIN)/pip install -q --no-build-isolation -e '.[dev,models]'
+	$(call extra,models)
 	touch $@

@@ -1,0 +1,213 @@
+"""Saved engines: the same bits back, and never a crash from a bad file."""
+
+import dataclasses
+import io
+import json
+import subprocess
+import sys
+import time
+import zipfile
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import nimble
+from nimble.artifact.layout import DIGESTS, PLAN, WEIGHTS
+from nimble.errors import ArtifactError, InputError
+
+
+@dataclasses.dataclass
+class Result:
+    score: torch.Tensor
+    kind: str = "test"
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, bias=False)
+        self.norm = nn.BatchNorm2d(4)
+        self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+
+    def forward(self, x, scale=1.0):
+        self.calls += 1
+        return Result(self.norm(self.conv(x)).relu() * scale)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    torch.manual_seed(0)
+    model, x = Model().eval(), torch.randn(1, 3, 8, 8)
+    engine = nimble.compile(model, (x,), {"scale": 2.0}, shapes=[1, 2])
+    path = tmp_path_factory.mktemp("artifact") / "model.nimble"
+    engine.save(path)
+    return path, engine, x
+
+
+def test_the_same_bits_come_back(saved):
+    path, engine, x = saved
+    loaded = nimble.load(path, types=[Result])
+    for rows in (1, 2):
+        mine, theirs = (e(x.expand(rows, -1, -1, -1).contiguous(), scale=2.0) for e in (loaded, engine))
+        assert type(mine) is Result
+        assert mine.kind == "test"
+        assert torch.equal(mine.score, theirs.score)
+
+
+def test_classes_come_back_as_dicts_unless_given(saved):
+    path, engine, x = saved
+    got = nimble.load(path)(x, scale=2.0)
+    assert torch.equal(got["score"], engine(x, scale=2.0).score)
+    assert got["kind"] == "test"
+
+
+def test_state_goes_on_from_where_it_was_saved(saved, tmp_path):
+    path, engine, x = saved
+    engine.save(tmp_path / "now.nimble")
+    loaded = nimble.load(tmp_path / "now.nimble")
+    before = loaded.plans[0].tensors["calls"].item()
+    loaded(x, scale=2.0)
+    assert loaded.plans[0].tensors["calls"].item() == before + 1
+
+
+def test_loading_needs_no_model_source_and_takes_a_fraction_of_compiling(saved, tmp_path):
+    path, engine, x = saved
+    torch.save(x, tmp_path / "x.pt")
+    code = (
+        "import sys, torch, nimble; e = nimble.load(sys.argv[1]);"
+        "print(e(torch.load(sys.argv[2]), scale=2.0)['score'].sum().item())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path), str(tmp_path / "x.pt")],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert float(done.stdout) == pytest.approx(engine(x, scale=2.0).score.sum().item())
+
+
+def test_a_signature_that_was_not_saved_is_refused(saved):
+    path, _, x = saved
+    with pytest.raises(InputError, match="loaded from a file"):
+        nimble.load(path)(x, scale=3.0)
+
+
+def test_another_number_of_workers_is_scheduled_again(saved):
+    path, engine, x = saved
+    loaded = nimble.load(path, workers=3)
+    assert torch.equal(loaded(x, scale=2.0)["score"], engine(x, scale=2.0).score)
+    assert "scheduled again" in loaded.explain()
+
+
+def test_objects_that_cannot_be_written_without_code(tmp_path):
+    engine = nimble.compile(lambda x, how: x + 1, (torch.ones(1), object()))
+    with pytest.raises(ArtifactError, match="cannot be saved"):
+        engine.save(tmp_path / "no.nimble")
+    assert not list(tmp_path.iterdir())
+
+
+# Bad files
+
+
+def rewritten(path, change, *, honest=True):
+    """The file with its plan changed; `honest` also makes the digests fit."""
+    with zipfile.ZipFile(path) as archive:
+        parts = {n: archive.read(n) for n in archive.namelist()}
+    body = json.loads(parts[PLAN])
+    change(body)
+    parts[PLAN] = json.dumps(body).encode()
+    if honest:
+        import hashlib
+
+        parts[DIGESTS] = json.dumps(
+            {n: hashlib.sha256(parts[n]).hexdigest() for n in (PLAN, WEIGHTS)}
+        ).encode()
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for name, part in parts.items():
+            archive.writestr(name, part)
+    return data.getvalue()
+
+
+def refused(tmp_path, data, match):
+    bad = tmp_path / "bad.nimble"
+    bad.write_bytes(data)
+    with pytest.raises(ArtifactError, match=match):
+        nimble.load(bad)
+
+
+def test_truncated(saved, tmp_path):
+    data = saved[0].read_bytes()
+    for cut in (0, 1, 100, len(data) // 2, len(data) - 1):
+        refused(tmp_path, data[:cut], "cut off")
+
+
+def test_changed_without_new_digests(saved, tmp_path):
+    refused(tmp_path, rewritten(saved[0], lambda b: b.update(name="x"), honest=False), "was changed")
+
+
+def test_newer_format(saved, tmp_path):
+    refused(tmp_path, rewritten(saved[0], lambda b: b.update(format=99)), "format 99")
+
+
+def test_an_operator_that_is_not_allowed(saved, tmp_path):
+    def change(body):
+        text = json.dumps(body).replace("aten.relu.default", "aten.from_file.default")
+        body.update(json.loads(text))
+
+    refused(tmp_path, rewritten(saved[0], change), "not allowed")
+
+
+def test_a_schedule_with_a_race(saved, tmp_path):
+    def change(body):
+        plan = body["plans"][0]
+        plan["streams"] = [list(reversed([t for s in plan["streams"] for t in s]))]
+        plan["waits"] = []
+
+    refused(tmp_path, rewritten(saved[0], change), "Proof")
+
+
+def test_offsets_outside_of_the_arena(saved, tmp_path):
+    def change(body):
+        offsets = body["plans"][0]["offsets"]
+        body["plans"][0]["offsets"] = [None if o is None else o + 10**9 for o in offsets]
+
+    refused(tmp_path, rewritten(saved[0], change), "")
+
+
+def leaves(data, path=()):
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, item in items:
+        yield from leaves(item, (*path, key))
+    if not isinstance(data, dict | list):
+        yield path
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_any_one_value_changed_gives_a_clear_error_or_a_working_engine(saved, tmp_path, data):
+    path, _, x = saved
+    with zipfile.ZipFile(path) as archive:
+        body = json.loads(archive.read(PLAN))
+    where = data.draw(st.sampled_from(list(leaves(body))))
+    value = data.draw(st.sampled_from([None, -1, 0, 1, 7, 2**40, 1.5, "x", [], {}, True, "aten.neg.default"]))
+
+    def change(body):
+        for key in where[:-1]:
+            body = body[key]
+        body[where[-1]] = value
+
+    bad = tmp_path / "fuzzed.nimble"
+    bad.write_bytes(rewritten(path, change))
+    try:
+        nimble.load(bad)(x, scale=2.0)
+    except (nimble.NimbleError, RuntimeError, IndexError):
+        pass  # A changed operator argument may pass every check and fail in its kernel, cleanly.
+
+
+def test_loading_is_quicker_than_compiling(saved):
+    path, engine, _ = saved
+    start = time.perf_counter()
+    nimble.load(path)
+    assert time.perf_counter() - start < sum(sum(p.seconds.values()) for p in engine.plans)

@@ -1,0 +1,127 @@
+"""Bad input gets an error that says what was expected and what came; the engine works on."""
+
+import pytest
+import torch
+from torch import nn
+
+import nimble
+from nimble.errors import InputError
+
+
+@pytest.fixture
+def made():
+    model = nn.Linear(4, 3)
+    return model, nimble.compile(model, (torch.randn(2, 4),))
+
+
+def works_on(model, engine):
+    x = torch.randn(2, 4)
+    torch.testing.assert_close(engine(x), model(x).detach())
+
+
+def test_wrong_count(made):
+    model, engine = made
+    for args in ((), (torch.ones(2, 4), torch.ones(2, 4))):
+        with pytest.raises(nimble.NimbleError, match=r"(argument|forward)"):
+            engine(*args)
+    works_on(*made)
+
+
+def test_wrong_shape(made):
+    with pytest.raises(nimble.NimbleError, match=r"5|shape"):
+        made[1](torch.randn(2, 5))
+    works_on(*made)
+
+
+def test_wrong_dtype(made):
+    with pytest.raises(nimble.NimbleError, match="dtype|Double|double"):
+        made[1](torch.randn(2, 4, dtype=torch.float64))
+    works_on(*made)
+
+
+def test_wrong_device(made):
+    with pytest.raises(InputError, match="meta.*CPU"):
+        made[1](torch.randn(2, 4, device="meta"))
+    works_on(*made)
+
+
+def test_wrong_layout(made):
+    with pytest.raises(InputError, match=r"sparse.*to_dense"):
+        made[1](torch.eye(4).to_sparse())
+    works_on(*made)
+
+
+def test_non_contiguous_works_as_eager_does(made):
+    model, engine = made
+    for x in (torch.randn(4, 2).t(), torch.randn(4, 8)[::2, ::2], torch.randn(1, 4).expand(2, 4)):
+        torch.testing.assert_close(engine(x), model(x).detach())
+
+
+def test_input_that_requires_grad(made):
+    model, engine = made
+    x = torch.randn(2, 4, requires_grad=True)
+    with pytest.raises(InputError, match="requires grad.*no_grad"):
+        engine(x)
+    with torch.no_grad():
+        torch.testing.assert_close(engine(x), model(x))
+    works_on(*made)
+
+
+def test_nan_and_infinity_go_through(made):
+    model, engine = made
+    x = torch.tensor([[float("nan"), 1, 2, 3], [float("inf"), 0, 0, 0]])
+    torch.testing.assert_close(engine(x), model(x).detach(), equal_nan=True)
+
+
+def test_empty_tensor(made):
+    assert made[1](torch.empty(0, 4)).shape == (0, 3)
+    works_on(*made)
+
+
+def test_tensor_subclass(made):
+    class Odd(torch.Tensor):
+        pass
+
+    with pytest.raises(InputError, match="Odd"):
+        made[1](torch.randn(2, 4).as_subclass(Odd))
+    works_on(*made)
+
+
+def test_fake_tensor(made):
+    with torch._subclasses.FakeTensorMode() as mode:
+        fake = mode.from_tensor(torch.randn(2, 4))
+    with pytest.raises(InputError, match="FakeTensor"):
+        made[1](fake)
+    works_on(*made)
+
+
+def test_numpy_array(made):
+    with pytest.raises(InputError, match="from_numpy"):
+        made[1](torch.randn(2, 4).numpy())
+    works_on(*made)
+
+
+def test_errors_inside_kernels_name_the_task_and_leave_the_engine_usable():
+    table = nn.Embedding(5, 3)
+    engine = nimble.compile(table, (torch.tensor([1, 2]),))
+    with pytest.raises(IndexError, match="out of range") as error:
+        engine(torch.tensor([1, 7]))
+    assert "embedding" in "".join(error.value.__notes__)
+    ids = torch.tensor([0, 4])
+    torch.testing.assert_close(engine(ids), table(ids).detach())
+
+
+def test_two_inputs_in_the_same_memory_of_which_one_is_mutated():
+    engine = nimble.compile(lambda x, y: x.add_(1) + y, (torch.ones(4), torch.ones(4)))
+    x = torch.ones(8)
+    with pytest.raises(InputError, match="memory"):
+        engine(x[:4], x[2:6])
+    assert engine(x[:4], x[4:]).tolist() == [3, 3, 3, 3]
+
+
+def test_bad_settings():
+    for settings in ({"workers": 0}, {"workers": 1.5}, {"max_plans": 0}, {"pad": "rows"}, {"memory_limit": -1}):
+        with pytest.raises(InputError):
+            nimble.compile(lambda x: x + 1, (torch.ones(1),), **settings)
+    with pytest.raises(InputError, match="tuple"):
+        nimble.compile(lambda x: x + 1, [torch.ones(1)])

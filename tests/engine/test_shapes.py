@@ -1,0 +1,100 @@
+"""Plans by signature: the ladder, first use, strictness, eviction, padding."""
+
+import pytest
+import torch
+from torch import nn
+
+import nimble
+from nimble.errors import InputError
+
+
+def model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)).eval()
+
+
+def test_a_ladder_is_compiled_ahead():
+    m = model()
+    engine = nimble.compile(m, (torch.randn(1, 4),), shapes=[1, 2, 8], strict_shapes=True)
+    assert len(engine.plans) == 3
+    for rows in (1, 2, 8):
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(engine(x), m(x).detach())
+
+
+def test_batch_and_sequence_multiply_out():
+    engine = nimble.compile(
+        lambda x: x.softmax(1), (torch.randn(1, 4),), shapes={"batch": [1, 2], "sequence": [4, 6]}
+    )
+    assert sorted(p.signature.tensors[0][1] for p in engine.plans) == [(1, 4), (1, 6), (2, 4), (2, 6)]
+
+
+def test_an_unseen_signature_is_compiled_on_first_use_and_explained():
+    m = model()
+    engine = nimble.compile(m, (torch.randn(2, 4),))
+    x = torch.randn(5, 4)
+    torch.testing.assert_close(engine(x), m(x).detach())
+    assert len(engine.plans) == 2
+    assert "args[0] is float32[5,4] instead of float32[2,4]" in engine.explain()
+
+
+def test_strict_shapes_refuses_and_names_the_tensor():
+    engine = nimble.compile(model(), (torch.randn(2, 4),), strict_shapes=True)
+    with pytest.raises(InputError, match=r"args\[0\] is float32\[3,4\] instead of float32\[2,4\]"):
+        engine(torch.randn(3, 4))
+    engine(torch.randn(2, 4))
+
+
+def test_the_least_recently_used_plan_is_dropped():
+    engine = nimble.compile(lambda x: x + 1, (torch.ones(1),), max_plans=2)
+    engine(torch.ones(2))
+    engine(torch.ones(1))
+    engine(torch.ones(3))
+    assert sorted(p.signature.tensors[0][1] for p in engine.plans) == [(1,), (3,)]
+    assert engine(torch.ones(2)).tolist() == [2, 2]
+
+
+def test_folded_weights_are_shared_between_plans():
+    engine = nimble.compile(model(), (torch.randn(1, 4),), shapes=[1, 2, 4])
+    folded = [set(t.data_ptr() for t in p.constants.values()) for p in engine.plans]
+    assert folded[0]
+    assert folded[0] == folded[1] == folded[2]
+
+
+def test_padding_runs_a_smaller_batch_on_the_next_rung():
+    m = model()
+    engine = nimble.compile(m, (torch.randn(1, 4),), shapes=[1, 4, 8], pad="batch", strict_shapes=True)
+    for rows in range(1, 9):
+        x = torch.randn(rows, 4)
+        got, expected = engine(x), m(x).detach()
+        assert got.stride() == expected.stride()
+        torch.testing.assert_close(got, expected)
+    assert len(engine.plans) == 3
+    with pytest.raises(InputError, match="strict_shapes"):
+        engine(torch.randn(9, 4))
+
+
+def test_padding_is_refused_where_rows_influence_each_other():
+    with pytest.raises(InputError, match=r"pad='batch'.*(mean|sum)"):
+        nimble.compile(lambda x: x - x.mean(0), (torch.randn(4, 3),), shapes=[4], pad="batch")
+    trained = model().train()
+    with pytest.raises(InputError, match="pad='batch'"):
+        nimble.compile(trained, (torch.randn(4, 4),), shapes=[4], pad="batch")
+
+
+def test_train_and_eval_mode_have_plans_of_their_own():
+    m = model()
+    x = torch.randn(6, 4)
+    engine = nimble.compile(m, (x,))
+    m.train()
+    assert engine(x).shape == (6, 2)
+    assert m[1].num_batches_tracked.item() == 1
+    m.eval()
+    torch.testing.assert_close(engine(x), m(x).detach())
+    assert len(engine.plans) == 2
+
+
+def test_bad_ladders():
+    for shapes, text in (([0], "positive"), ({"depth": [1]}, "depth"), ([], "positive")):
+        with pytest.raises(InputError, match=text):
+            nimble.compile(lambda x: x + 1, (torch.ones(1),), shapes=shapes)
