@@ -1,0 +1,26 @@
+"""Models that nobody here wrote give eager's answers."""
+
+import pytest
+from catalogue import CATALOGUE
+
+from nimble.cli.check import check
+from nimble.cli.targets import Made
+
+SAMPLE = CATALOGUE[::6]
+
+
+def verify(entry):
+    model, args, kwargs = entry.build()
+    row = check(Made(entry.name, model, args, kwargs))
+    assert row.ok, row.why
+
+
+@pytest.mark.parametrize("entry", SAMPLE, ids=lambda e: e.name)
+def test_a_sample_of_the_catalogue(entry):
+    verify(entry)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("entry", [e for e in CATALOGUE if e not in SAMPLE], ids=lambda e: e.name)
+def test_the_rest_of_the_catalogue(entry):
+    verify(entry)
