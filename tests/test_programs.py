@@ -23,7 +23,9 @@ def apply(step, pool):
     if kind == "unary":
         if name in ("neg", "abs", "relu", "square") and x.dtype is torch.bool:
             return x.logical_not()
-        return getattr(torch, name)(x.clamp(-3, 3) if name == "exp" and x.dtype is not torch.bool else x)
+        return getattr(torch, name)(
+            x.clamp(-3, 3) if name == "exp" and x.dtype is not torch.bool else x
+        )
     if kind == "binary":
         if x.dtype is torch.bool or y.dtype is torch.bool:
             name = "eq"
@@ -44,7 +46,9 @@ def apply(step, pool):
 
 
 def broadcastable(x, y):
-    return all(p == q or 1 in (p, q) for p, q in zip(reversed(x.shape), reversed(y.shape), strict=False))
+    return all(
+        p == q or 1 in (p, q) for p, q in zip(reversed(x.shape), reversed(y.shape), strict=False)
+    )
 
 
 def view(name, x, n):
@@ -84,7 +88,9 @@ steps = st.lists(
         st.tuples(st.just("binary"), st.sampled_from(BINARY), *[st.integers(0, 7)] * 3),
         st.tuples(st.just("view"), st.sampled_from(VIEWS), *[st.integers(0, 7)] * 3),
         st.tuples(st.just("inplace"), st.sampled_from(INPLACE), *[st.integers(0, 7)] * 3),
-        st.tuples(st.sampled_from(["reduce", "matmul", "cat"]), st.just(""), *[st.integers(0, 7)] * 3),
+        st.tuples(
+            st.sampled_from(["reduce", "matmul", "cat"]), st.just(""), *[st.integers(0, 7)] * 3
+        ),
     ),
     min_size=1,
     max_size=10,
@@ -121,9 +127,16 @@ def agree(specs, steps, results, workers):
         got, expected = engine(*mine), model(*theirs)
         torch.testing.assert_close(got, expected, equal_nan=True)
         torch.testing.assert_close(mine, theirs, equal_nan=True)
-        assert [t.stride() for t in got if t.numel() > 1] == [t.stride() for t in expected if t.numel() > 1]
-        shared = [[a.untyped_storage()._cdata == b.untyped_storage()._cdata for b in got] for a in got]
-        eagers = [[a.untyped_storage()._cdata == b.untyped_storage()._cdata for b in expected] for a in expected]
+        assert [t.stride() for t in got if t.numel() > 1] == [
+            t.stride() for t in expected if t.numel() > 1
+        ]
+        shared = [
+            [a.untyped_storage()._cdata == b.untyped_storage()._cdata for b in got] for a in got
+        ]
+        eagers = [
+            [a.untyped_storage()._cdata == b.untyped_storage()._cdata for b in expected]
+            for a in expected
+        ]
         assert shared == eagers
 
 

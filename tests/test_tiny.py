@@ -31,7 +31,9 @@ def test_compile_replay_explain_timeline_save_load(tmp_path):
     torch.testing.assert_close(engine(x), expected)
     assert "fold batch norm" in engine.explain()
     trace = json.loads(engine.timeline().save(tmp_path / "run.json").read_text())
-    assert {e["name"] for e in trace["traceEvents"]} >= {t.name for t in engine.plans[0].graph.tasks}
+    assert {e["name"] for e in trace["traceEvents"]} >= {
+        t.name for t in engine.plans[0].graph.tasks
+    }
     engine.save(tmp_path / "model.nimble")
     torch.testing.assert_close(nimble.load(tmp_path / "model.nimble")(x), expected)
 

@@ -21,7 +21,7 @@ from nimble.observe.explain import explain
 from nimble.observe.timeline import Timeline
 from nimble.plan import Plan, Report, Settings, make_plan
 from nimble.rewrite.rows import dependent_rows
-from nimble.signature import Signature, ambient, check_tensor, type_of, type_text
+from nimble.signature import PLAIN, Signature, ambient, check_tensor, type_of, type_text
 
 
 class Engine:
@@ -68,6 +68,7 @@ class Engine:
             and plan.signature.structure == structure
             and plan.signature.ambient == ambient()
             and not self._watch.changed()
+            and all(type(t) in PLAIN for t in tensors)
             and not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
         ):
             try:
@@ -190,9 +191,10 @@ class Engine:
             self._require_independent_rows(plan)
 
     def _require_independent_rows(self, plan: Plan) -> None:
-        if self._pad != "batch":
-            return
-        why = dependent_rows(plan.graph, _rows(plan.signature.tensors))
+        rows = _rows(plan.signature.tensors)
+        if self._pad != "batch" or rows == 1:
+            return  # Nothing is ever padded up to one row.
+        why = dependent_rows(plan.graph, rows)
         if why is not None:
             raise InputError(
                 f"pad='batch' needs rows that do not influence each other, and that could not be "
@@ -307,7 +309,9 @@ def _rows(types: tuple[Any, ...]) -> int:
 def _with_rows(signature: Signature, rows: int, wide: int) -> Signature:
     """The signature with every tensor of `rows` rows given `wide`."""
     types = tuple(
-        (dtype, (wide, *shape[1:]), strides) if shape and shape[0] == rows else (dtype, shape, strides)
+        (dtype, (wide, *shape[1:]), strides)
+        if shape and shape[0] == rows
+        else (dtype, shape, strides)
         for dtype, shape, strides in signature.tensors
     )
     return Signature(signature.structure, types, signature.training, signature.ambient)

@@ -9,6 +9,8 @@ import torch
 from nimble.capture.structure import Nest, Structure, describe
 from nimble.errors import InputError
 
+PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+"""The classes of tensors an engine takes; subclasses do things that a replay would skip."""
 TensorType = tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]
 
 
@@ -71,7 +73,7 @@ def check_tensor(tensor: torch.Tensor, name: str) -> None:
         raise InputError(f"{name} is on {tensor.device}; this engine runs on the CPU: .cpu()")
     if tensor.layout is not torch.strided:
         raise InputError(f"{name} has layout {tensor.layout}; expected a dense tensor: .to_dense()")
-    if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+    if type(tensor) not in PLAIN:
         raise InputError(
             f"{name} is a {type(tensor).__name__}; expected a plain torch.Tensor, as the engine "
             "would skip what the subclass does"
@@ -81,5 +83,3 @@ def check_tensor(tensor: torch.Tensor, name: str) -> None:
             f"{name} requires grad, but an engine computes no gradients; call it under "
             'torch.no_grad(), or train through torch.compile(model, backend="nimble")'
         )
-
-

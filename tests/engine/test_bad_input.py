@@ -34,7 +34,7 @@ def test_wrong_shape(made):
 
 
 def test_wrong_dtype(made):
-    with pytest.raises(nimble.NimbleError, match="dtype|Double|double"):
+    with pytest.raises((nimble.NimbleError, RuntimeError), match=r"Double.*Float"):
         made[1](torch.randn(2, 4, dtype=torch.float64))
     works_on(*made)
 
@@ -120,7 +120,13 @@ def test_two_inputs_in_the_same_memory_of_which_one_is_mutated():
 
 
 def test_bad_settings():
-    for settings in ({"workers": 0}, {"workers": 1.5}, {"max_plans": 0}, {"pad": "rows"}, {"memory_limit": -1}):
+    for settings in (
+        {"workers": 0},
+        {"workers": 1.5},
+        {"max_plans": 0},
+        {"pad": "rows"},
+        {"memory_limit": -1},
+    ):
         with pytest.raises(InputError):
             nimble.compile(lambda x: x + 1, (torch.ones(1),), **settings)
     with pytest.raises(InputError, match="tuple"):

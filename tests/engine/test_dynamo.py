@@ -51,7 +51,9 @@ def test_new_shapes_recompile():
 
 
 def test_dynamic_shapes():
-    fast = torch.compile(lambda x: x.view(-1, 2).sum(0) * x.shape[0], backend="nimble", dynamic=True)
+    fast = torch.compile(
+        lambda x: x.view(-1, 2).sum(0) * x.shape[0], backend="nimble", dynamic=True
+    )
     for rows in (2, 4, 6):
         x = torch.randn(rows)
         torch.testing.assert_close(fast(x), x.view(-1, 2).sum(0) * rows)
@@ -69,8 +71,12 @@ def test_mode_and_options():
 
 def test_gradients_are_right():
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
-    other = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
+    model = nn.Sequential(
+        nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)
+    )
+    other = nn.Sequential(
+        nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)
+    )
     other.load_state_dict(model.state_dict())
     fast = torch.compile(model, backend="nimble")
     for _ in range(2):

@@ -26,7 +26,12 @@ def test_batch_and_sequence_multiply_out():
     engine = nimble.compile(
         lambda x: x.softmax(1), (torch.randn(1, 4),), shapes={"batch": [1, 2], "sequence": [4, 6]}
     )
-    assert sorted(p.signature.tensors[0][1] for p in engine.plans) == [(1, 4), (1, 6), (2, 4), (2, 6)]
+    assert sorted(p.signature.tensors[0][1] for p in engine.plans) == [
+        (1, 4),
+        (1, 6),
+        (2, 4),
+        (2, 6),
+    ]
 
 
 def test_an_unseen_signature_is_compiled_on_first_use_and_explained():
@@ -63,7 +68,9 @@ def test_folded_weights_are_shared_between_plans():
 
 def test_padding_runs_a_smaller_batch_on_the_next_rung():
     m = model()
-    engine = nimble.compile(m, (torch.randn(1, 4),), shapes=[1, 4, 8], pad="batch", strict_shapes=True)
+    engine = nimble.compile(
+        m, (torch.randn(1, 4),), shapes=[1, 4, 8], pad="batch", strict_shapes=True
+    )
     for rows in range(1, 9):
         x = torch.randn(rows, 4)
         got, expected = engine(x), m(x).detach()

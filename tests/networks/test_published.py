@@ -69,7 +69,9 @@ def test_a_memory_limit_is_honoured_or_refused_with_both_bounds():
     graph = with_costs(rewrite(captured("googlenet"))[0])
     free = schedule(graph, streams=2, costs=RecordedCosts())
     tight = schedule(graph, streams=1, costs=RecordedCosts()).arena_bytes
-    assert schedule(graph, streams=2, costs=RecordedCosts(), memory_limit=tight).arena_bytes <= tight
+    assert (
+        schedule(graph, streams=2, costs=RecordedCosts(), memory_limit=tight).arena_bytes <= tight
+    )
     with pytest.raises(MemoryLimitError) as error:
         schedule(graph, streams=2, costs=RecordedCosts(), memory_limit=1000)
     assert 1000 < error.value.lower_bound <= error.value.smallest <= free.arena_bytes
@@ -115,11 +117,18 @@ def conflicting(made):
     graph = made.graph
     roots = [r for r in graph.roots(Role.INTERMEDIATE) if r.span]
     touched = {
-        r.id: {t for t, k in enumerate(graph.tasks) for v in (*k.reads, *k.writes) if graph.homes[v] == r.id}
+        r.id: {
+            t
+            for t, k in enumerate(graph.tasks)
+            for v in (*k.reads, *k.writes)
+            if graph.homes[v] == r.id
+        }
         for r in roots
     }
     order = {t: i for i, t in enumerate(made.streams[0])}
-    life = {r: (min(order[t] for t in ts), max(order[t] for t in ts)) for r, ts in touched.items() if ts}
+    life = {
+        r: (min(order[t] for t in ts), max(order[t] for t in ts)) for r, ts in touched.items() if ts
+    }
     for a, b in itertools.combinations(life, 2):
         if life[a][0] <= life[b][1] and life[b][0] <= life[a][1]:
             yield a, b
@@ -135,7 +144,8 @@ def test_the_proof_notices_every_conflicting_pair_that_overlaps(name):
     for a, b in pairs:
         shift = made.offsets[b] - made.offsets[a]
         moved = tuple(
-            o + shift if o is not None and graph.homes[v] == a else o for v, o in enumerate(made.offsets)
+            o + shift if o is not None and graph.homes[v] == a else o
+            for v, o in enumerate(made.offsets)
         )
         with pytest.raises(ProofError):
             prove(dataclasses.replace(made, offsets=moved, arena_bytes=10**9))

@@ -38,7 +38,9 @@ def test_any_one_task_zeroed_is_noticed(name):
     made = capture(Target.of(model), tensors, structure, name)
     graph, _ = rewrite(made.graph)
     held = {**made.tensors, **Constants().of(graph, made.tensors)}
-    assert not reference.differs(Replay(schedule(graph, streams=1), held)(tensors), reference.structure)
+    assert not reference.differs(
+        Replay(schedule(graph, streams=1), held)(tensors), reference.structure
+    )
     tasks = range(len(graph.tasks))
     for number in tasks:
         assert graph[graph.tasks[number].results[0]].dtype is not DType.TOKEN

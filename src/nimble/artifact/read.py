@@ -19,6 +19,7 @@ from nimble.artifact.layout import DIGESTS, FORMAT, PLAN, WEIGHTS, this_cpu
 from nimble.artifact.structures import class_name, decode
 from nimble.capture.dtypes import FROM_TORCH, TO_TORCH
 from nimble.capture.operators import find, why_refused
+from nimble.capture.types import check_types
 from nimble.devices.cpu import WAIT_NS, Constants, Replay
 from nimble.errors import ArtifactError, NimbleError
 from nimble.graph import DType, Graph, RecordedCosts, Role
@@ -169,6 +170,8 @@ def _graph(data: Any, settings: Settings) -> Graph:
             why = why_refused(find(task.op))
             if why is not None:
                 raise ArtifactError(f"operator {task.op} is not allowed in a saved engine: {why}")
+        if part is not None:
+            check_types(part)
     graph = graph.with_tasks(replace(task, kernel="aten") for task in graph.tasks)
     if settings.native_kernels:
         graph = choose_native_kernels(graph, set(_core.native_kernels()))
@@ -213,15 +216,11 @@ def _tensors(
     return found
 
 
-def _zeros(
-    dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...]
-) -> torch.Tensor:
+def _zeros(dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
     return torch.empty_strided(shape, strides, dtype=dtype).zero_()
 
 
-def _input_type(
-    graph: Graph, id: int
-) -> tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]:
+def _input_type(graph: Graph, id: int) -> tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]:
     value = graph[id]
     return TO_TORCH[value.dtype], value.shape, value.strides
 

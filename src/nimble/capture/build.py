@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,10 +13,22 @@ from torch import fx
 from torch._ops import OpOverload
 
 from nimble.capture.dtypes import FROM_TORCH, dtype_of, to_symbol
-from nimble.capture.operators import is_random, is_view, why_refused
+from nimble.capture.operators import functional_twin, is_random, is_view, why_refused
 from nimble.capture.trace import OTHER_DOOR
 from nimble.errors import CaptureError, UnsupportedOpError
-from nimble.graph import Arg, DType, Graph, Ref, Role, Task, Value, refs, verify
+from nimble.graph import (
+    Arg,
+    DType,
+    Graph,
+    Ref,
+    Role,
+    Task,
+    Value,
+    contiguous_strides,
+    refs,
+    verify,
+)
+from nimble.graph.overlap import may_overlap
 
 aten = torch.ops.aten
 # A lazily conjugated or negated view is a flag on a tensor, which an arena cannot hold.
@@ -105,7 +118,7 @@ class _Builder:
     def _view(self, fake: torch.Tensor, of: int, name: str) -> int:
         source = self._values[of]
         start = fake.storage_offset() * fake.element_size()
-        offset = source.offset + start - self._start[of]
+        offset = source.offset + start - self._start[of] if fake.numel() else 0
         if (
             source.shape == tuple(fake.shape)
             and source.strides == tuple(fake.stride())
@@ -156,6 +169,11 @@ class _Builder:
 
     def _attribute(self, node: fx.Node) -> None:
         tensor = operator.attrgetter(str(node.target))(self._module)
+        if isinstance(tensor, torch.Generator):
+            raise CaptureError(
+                f"the model draws from a torch.Generator of its own{_at(node)}; a replay draws "
+                "from the default generator only, seeded by torch.manual_seed"
+            )
         if not isinstance(tensor, torch.Tensor):
             raise UnsupportedOpError(
                 f"the model calls {type(tensor).__name__} as a sub-graph{_at(node)}, which cannot "
@@ -180,7 +198,7 @@ class _Builder:
         if op is aten.copy_.default:
             self._write_back(node)
             return
-        op = _PHYSICAL.get(op, op)
+        op = self._functional(node, _PHYSICAL.get(op, op))
         if (why := why_refused(op)) is not None:
             raise UnsupportedOpError(f"{op} cannot be replayed{_at(node)}: {why}. {OTHER_DOOR}")
         if op is aten.native_batch_norm.default and node.args[5] is True:
@@ -196,15 +214,36 @@ class _Builder:
             ]
             self._env[node] = views if several else views[0]
             return
-        self._env[node] = self._task(node, op, self._arguments(node), node.kwargs, fakes)
+        self._env[node] = self._task(node, op, node.args, node.kwargs, fakes)
+
+    def _functional(self, node: fx.Node, op: OpOverload) -> OpOverload:
+        """The functional twin of an operator that updates a temporary in place.
+
+        Composite kernels do so below functionalisation, to results of their own. Where somebody
+        else still looks at the bytes, the operator is left as it is, to be refused.
+        """
+        if not op._schema.is_mutable or not node.args:
+            return op
+        target = self._env.get(node.args[0])  # type: ignore[arg-type]
+        if not isinstance(target, int) or self._values[target].role is not Role.INTERMEDIATE:
+            return op
+        mine, content = self._values[target], self._content(target)
+        later = set(itertools.islice(iter_from(node), 1, None))
+        for other, held in self._env.items():
+            for id in held if isinstance(held, list) else [held]:
+                if not isinstance(id, int) or id == target or self._content(id) != content:
+                    continue
+                if may_overlap(mine, self._values[id]) and later & other.users.keys():
+                    return op
+        return functional_twin(op) or op
 
     def _source_of_view(self, node: fx.Node, op: OpOverload, fakes: Any) -> int | None:
         """The value that all results of the node are views of, if they are."""
         tensors = list(fakes) if isinstance(fakes, list | tuple) else [fakes]
         if not tensors or not all(isinstance(f, torch.Tensor) for f in tensors):
             return None
-        if op in _PHYSICAL.values():
-            return None
+        if op is not node.target and torch.Tag.inplace_view not in node.target.tags:  # type: ignore[union-attr]
+            return None  # New contents, though the fake tensor that stands for it is the old one.
         arguments = [a for a in node.all_input_nodes if isinstance(self._env.get(a), int)]
         for argument in arguments:
             fake = argument.meta.get("val")
@@ -216,9 +255,6 @@ class _Builder:
         if is_view(op) and arguments:
             return int(self._env[arguments[0]])
         return None
-
-    def _arguments(self, node: fx.Node) -> tuple[Any, ...]:
-        return node.args
 
     def _task(
         self, node: fx.Node, op: OpOverload, args: Iterable[Any], kwargs: dict[str, Any], fakes: Any
@@ -275,11 +311,6 @@ class _Builder:
             return to_symbol(arg)
         if arg is None or isinstance(arg, bool | int | float | complex | str):
             return arg
-        if isinstance(arg, torch.Generator):
-            raise CaptureError(
-                f"the model draws from a torch.Generator of its own{_at(node)}; a replay draws "
-                "from the default generator only, seeded by torch.manual_seed"
-            )
         raise UnsupportedOpError(
             f"{node.target}: argument {arg!r} of type {type(arg).__name__} depends on data"
             f"{_at(node)}. {OTHER_DOOR}"
@@ -344,6 +375,7 @@ class _Builder:
         versions = {root: self._update(root, new) for root, new in mutated.items()}
         fresh = {self._by_name[buffer] for buffer in assigned}
         ids = [self._follow(id, mutated, versions, fresh) for id in ids]
+        ids = [self._same_dtype(id) for id in ids]
         self._set_roles(ids, versions)
         graph = Graph(
             name, tuple(self._values), tuple(self._tasks), tuple(self._inputs), tuple(ids)
@@ -401,6 +433,36 @@ class _Builder:
                 return alias.id
         return id
 
+    def _same_dtype(self, id: int) -> int:
+        """A copy, if an output shows memory that is not the engine's as another dtype: views that
+        are handed out keep the dtype of what they view."""
+        value = self._values[id]
+        content = self._values[self._content(id)]
+        if value.dtype is content.dtype or content.role is Role.INTERMEDIATE:
+            return id
+        copy = replace(
+            value,
+            id=len(self._values),
+            name=f"{value.name}.copy",
+            role=Role.INTERMEDIATE,
+            strides=contiguous_strides(value.shape),
+            base=None,
+            offset=0,
+        )
+        self._values.append(copy)
+        self._tasks.append(
+            Task(
+                name=copy.name,
+                op="aten.clone.default",
+                args=(Ref(id),),
+                kwargs=(("memory_format", to_symbol(torch.contiguous_format)),),
+                reads=(id,),
+                writes=(copy.id,),
+                results=(copy.id,),
+            )
+        )
+        return copy.id
+
     def _set_roles(self, outputs: Iterable[int], versions: dict[int, int]) -> None:
         handed = {self._content(id) for id in outputs}
         handed = {id for id in handed if self._values[id].role is Role.INTERMEDIATE}
@@ -412,6 +474,13 @@ class _Builder:
                 self._values[value.id] = replace(value, role=Role.OUTPUT)
             elif content in states:
                 self._values[value.id] = replace(value, role=Role.STATE)
+
+
+def iter_from(node: fx.Node) -> Iterator[fx.Node]:
+    """The node and all that follow it."""
+    while node.op != "root":
+        yield node
+        node = node.next
 
 
 def _at(node: fx.Node) -> str:

@@ -49,6 +49,17 @@ def why_refused(op: OpOverload) -> str | None:
     return None
 
 
+def functional_twin(op: OpOverload) -> OpOverload | None:
+    """`aten.add.Tensor` for `aten.add_.Tensor`: same arguments, nothing updated in place."""
+    namespace, name = str(op._schema.name).split("::")
+    packet = getattr(getattr(torch.ops, namespace), name.removesuffix("_"), None)
+    twin = getattr(packet, op._overloadname, None)
+    if not name.endswith("_") or not isinstance(twin, OpOverload) or twin._schema.is_mutable:
+        return None
+    mine, theirs = ([a.name for a in o._schema.arguments] for o in (op, twin))
+    return twin if mine == theirs else None
+
+
 def is_random(op: OpOverload) -> bool:
     return torch.Tag.nondeterministic_seeded in op.tags
 

@@ -55,9 +55,7 @@ def check(made: Made, workers: int | None = None) -> Row:
     if first and spread < SENSITIVE:
         return Row(made.name, False, f"two inputs give results only {spread:.1e} apart")
     start = time.perf_counter()
-    engine = compile(
-        model, made.args, made.kwargs, workers=workers, progress=False, name=made.name
-    )
+    engine = compile(model, made.args, made.kwargs, workers=workers, progress=False, name=made.name)
     took = time.perf_counter() - start
     why, error, own = "", 0.0, 0.0
     state = copy.deepcopy(model.state_dict()) if isinstance(model, nn.Module) else None
@@ -144,14 +142,15 @@ def call(model: Callable[..., Any], tensors: Sequence[torch.Tensor], structure: 
 
 
 def another(tensor: torch.Tensor) -> torch.Tensor:
-    """Other data of the same kind: normal floats; integers among those that were there."""
+    """Other data of the same kind: normal floats; integers up to the largest that was there."""
     generator = torch.Generator().manual_seed(tensor.numel())
     if tensor.is_floating_point():
         return torch.randn(tensor.shape, generator=generator).to(tensor.dtype)
     if tensor.numel() == 0 or tensor.dtype is torch.bool or tensor.is_complex():
         return tensor.clone()
-    picks = torch.randint(tensor.numel(), tensor.shape, generator=generator)
-    return tensor.flatten()[picks]
+    low, high = int(tensor.min()), int(tensor.max())
+    made = torch.randint(min(low, 0), high + 1, tensor.shape, generator=generator)
+    return made.to(tensor.dtype)
 
 
 def relative_error(got: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> float:

@@ -27,7 +27,7 @@ def demo(out: Console, folder: Path) -> None:
     start = time.perf_counter()
     engine = nimble.compile(model, args, name=NETWORK)
     took = time.perf_counter() - start
-    say(f"\\n[bold]2. nimble.compile(model, (x,))[/bold], {took:.1f} s\\n")
+    say(f"\n[bold]2. nimble.compile(model, (x,))[/bold], {took:.1f} s\n")
     say(engine.explain())
 
     tensors, structure = flatten((args, {}))
@@ -35,7 +35,7 @@ def demo(out: Console, folder: Path) -> None:
     got = flatten(engine(*args))[0]
     error, own = (relative_error(r, reference.exact) for r in (got, reference.eager))
     say(
-        f"\\n[bold]3. The same answers[/bold]: off by {error:.1e} from float64, "
+        f"\n[bold]3. The same answers[/bold]: off by {error:.1e} from float64, "
         f"eager PyTorch by {own:.1e}"
     )
     eager, replayed = _race([model, engine], args)
@@ -44,7 +44,7 @@ def demo(out: Console, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     timeline = engine.timeline()
     trace, picture = timeline.save(folder / "run.json"), timeline.save(folder / "run.svg")
-    say(f"\\n[bold]4. What ran when[/bold]: {trace} (opens in Perfetto), {picture} (a picture)")
+    say(f"\n[bold]4. What ran when[/bold]: {trace} (opens in Perfetto), {picture} (a picture)")
 
     saved = folder / "model.nimble"
     engine.save(saved)
@@ -53,7 +53,7 @@ def demo(out: Console, folder: Path) -> None:
     took = time.perf_counter() - start
     same = torch.equal(loaded(*args), engine(*args))
     say(
-        f"\\n[bold]5. Saved and loaded[/bold] in {took:.2f} s, verified and proven again; "
+        f"\n[bold]5. Saved and loaded[/bold] in {took:.2f} s, verified and proven again; "
         f"same bits: {'yes' if same else 'no'}"
     )
 

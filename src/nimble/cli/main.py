@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -25,7 +26,9 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-_out, _err = Console(), Console(stderr=True)
+# A file or a pipe has no width; a table cut off at 80 columns cannot be read.
+_out = Console(width=None if sys.stdout.isatty() else 160)
+_err = Console(stderr=True)
 T = TypeVar("T")
 
 _TARGET = "a network's name (see nimble networks), module:factory or file.py:factory"

@@ -28,7 +28,10 @@ class Made:
 def make(target: str) -> Made:
     """Build what a TARGET names."""
     if ":" not in target:
-        model, args = zoo.build(target)
+        try:
+            model, args = zoo.build(target)
+        except ValueError as error:
+            raise InputError(str(error)) from error
         return Made(target, model, args, {})
     where, _, name = target.rpartition(":")
     module = _from_file(Path(where)) if where.endswith(".py") else _import(where)
@@ -65,5 +68,3 @@ def _from_file(path: Path) -> Any:
     sys.path.insert(0, str(path.parent))
     spec.loader.exec_module(module)
     return module
-
-

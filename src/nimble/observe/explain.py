@@ -47,6 +47,8 @@ def _plan(number: int, plan: Explained) -> list[str]:
     lines.append(f"  made in       {compiled:.2f} s ({stages})")
     lines.append(f"  captured      {_count(plan.captured_tasks, 'task')}")
     for step in plan.steps:
+        if not step.detail:
+            continue
         change = step.tasks_after - step.tasks_before
         lines.append(f"  rewritten     {step.name}: {change:+d} tasks; {step.detail}")
     lines.append(

@@ -6,7 +6,8 @@ kernels find their operands as slot plus offset; ATen calls use tensors that lie
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,12 +44,13 @@ class Replay:
         roots = [v for v in self.graph.roots() if v.dtype is not DType.TOKEN]
         outside = [root for root in roots if root.role is not Role.INTERMEDIATE]
         self._slots = {root.id: slot for slot, root in enumerate(outside, start=1)}
+        self._kept: dict[int, torch.Tensor] = {}
         self._arena = torch.empty(schedule.arena_bytes, dtype=torch.uint8)
         self._table = _aten.Table(len(outside) + 1, len(self.graph.values))
         self._table.memory(ARENA, self._arena)
         for root in outside:
             if root.role in _OWNED:
-                self._table.memory(self._slots[root.id], _fitting(root, tensors))
+                self._keep(root, tensors)
             else:
                 self._table.storage(self._slots[root.id], root.span)
         for value in self.graph.values:
@@ -77,7 +79,7 @@ class Replay:
         """Use other tensors, of the same type, as the memory of the roots named."""
         for root in self.graph.roots(*_OWNED):
             if root.name in tensors:
-                self._table.memory(self._slots[root.id], _fitting(root, tensors))
+                self._keep(root, tensors)
 
     def measure(self, inputs: list[torch.Tensor]) -> list[Span]:
         """One replay with every task timed. The model's state and the random generator stay as
@@ -89,13 +91,26 @@ class Replay:
                 self(copies)
             finally:
                 self._tape.recording = False
-        return [Span(*record) for record in self._tape.records()]
+        return [Span(*record) for record in self._tape.recorded]
 
-    def _scratch_state(self) -> _ScratchState:
-        states = [r for r in self.graph.roots(Role.STATE) if r.dtype is not DType.TOKEN]
-        return _ScratchState(self._table, {self._slots[root.id]: root for root in states})
+    @contextlib.contextmanager
+    def _scratch_state(self) -> Iterator[None]:
+        """Lets a replay write to copies of the model's state instead."""
+        slots = [self._slots[r.id] for r in self.graph.roots(Role.STATE) if r.id in self._slots]
+        for slot in slots:
+            self._table.memory(slot, copy_exactly(self._kept[slot]))
+        try:
+            yield
+        finally:
+            for slot in slots:
+                self._table.memory(slot, self._kept[slot])
 
     # Binding
+
+    def _keep(self, root: Value, tensors: Mapping[str, torch.Tensor]) -> None:
+        slot = self._slots[root.id]
+        self._kept[slot] = _fitting(root, tensors)
+        self._table.memory(slot, self._kept[slot])
 
     def _slot_and_offset(self, id: int) -> tuple[int, int]:
         home = self.graph.homes[id]
@@ -112,7 +127,7 @@ class Replay:
 
     def _record_tape(self) -> _core.Tape:
         streams = self.schedule.streams
-        tape = _core.Tape(len(streams), len(self.graph.tasks), len(self._slots) + 1)
+        tape = _core.Tape(max(len(streams), 1), len(self.graph.tasks), len(self._slots) + 1)
         waits: dict[int, list[int]] = {}
         for wait in self.schedule.waits:
             waits.setdefault(wait.task, []).append(wait.on)
@@ -173,10 +188,10 @@ class Replay:
             index = self.graph.inputs.index(home.id)
             if whole:
                 return ("input", index)
-            return ("input_view", index, *_geometry(value))
+            return ("input_view", index, *_geometry(value)[1:])
         if home.role in _OWNED:
             slot = self._slots[home.id]
-            return ("memory", slot) if whole else ("memory_view", slot, *_geometry(value))
+            return ("memory", slot) if whole else ("memory_view", slot, *_geometry(value)[1:])
         return ("fresh", self._slots[home.id], *_geometry(value))
 
     def _mutated(self) -> list[int]:
@@ -192,24 +207,6 @@ class Replay:
             error.add_note(f"in task {task.name!r} ({task.op}) from {task.origin or 'the model'}")
 
 
-class _ScratchState:
-    """Lets a replay write to copies of the model's state instead."""
-
-    def __init__(self, table: _aten.Table, states: dict[int, Value]) -> None:
-        self._table = table
-        self._states = states
-        self._kept: dict[int, torch.Tensor] = {}
-
-    def __enter__(self) -> None:
-        for slot in self._states:
-            self._kept[slot] = self._table.memory_of(slot)
-            self._table.memory(slot, copy_exactly(self._kept[slot]))
-
-    def __exit__(self, *_: object) -> None:
-        for slot, tensor in self._kept.items():
-            self._table.memory(slot, tensor)
-
-
 def _fitting(root: Value, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
     tensor = tensors[root.name]
     mine = (TO_TORCH[root.dtype], root.shape, root.strides)
@@ -219,7 +216,7 @@ def _fitting(root: Value, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
             f"{root.role} {root.name!r} was captured as {root.type} and is now a {tensor.dtype} "
             f"tensor of shape {theirs[1]} and strides {theirs[2]}"
         )
-    return tensor.detach()
+    return tensor
 
 
 def _operands(task: Task) -> list[int]:
