@@ -29,8 +29,24 @@ def verify(graph: Graph) -> Graph:
         if graph.content(v).id not in available:
             raise GraphError(f"graph {graph.name!r}: output %{v} is written by no task")
     if graph.prologue is not None:
-        verify(graph.prologue)
+        _verify_prologue(graph, verify(graph.prologue))
     return graph
+
+
+def _verify_prologue(graph: Graph, prologue: Graph) -> None:
+    for root in prologue.roots(Role.INPUT, Role.STATE):
+        raise GraphError(f"prologue: reads {root.name!r} of role {root.role}, which calls change")
+    constants = {v.name: v.type for v in graph.roots(Role.CONSTANT)}
+    for v in prologue.outputs:
+        made = prologue[v]
+        if (
+            constants.get(made.name) != made.type
+            or made.role is not Role.OUTPUT
+            or not made.is_root
+        ):
+            raise GraphError(
+                f"prologue: output %{v} {made.name!r} of {made.type} fills no constant of the graph"
+            )
 
 
 def _verify_value(graph: Graph, index: int, value: Value) -> None:
