@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from reference import argument, flat, operator
 
 from nimble.graph import Arg, DType, Edit, Graph, Ref, Role, Task, call, verify
-from reference import argument, flat, operator
 
 
 class Sketch:
@@ -27,7 +27,9 @@ class Sketch:
 
     def view(self, of: int, shape: tuple[int, ...], strides: tuple[int, ...], at: int = 0) -> int:
         offset = at * self.edit.values[of].dtype.itemsize
-        return self.edit.add_view(f"view of {self.edit.values[of].name}", of, shape, strides, offset)
+        return self.edit.add_view(
+            f"view of {self.edit.values[of].name}", of, shape, strides, offset
+        )
 
     def transpose(self, of: int) -> int:
         value = self.edit.values[of]

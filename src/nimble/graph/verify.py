@@ -27,7 +27,9 @@ def verify(graph: Graph) -> Graph:
         if not 0 <= v < len(graph.values):
             raise GraphError(f"graph {graph.name!r}: output %{v} does not exist")
         if graph.content(v).id not in available:
-            raise GraphError(f"graph {graph.name!r}: output %{v} is written by no task")
+            raise GraphError(
+                f"graph {graph.name!r}: output %{v} is written by no task, or is written over"
+            )
     if graph.prologue is not None:
         _verify_prologue(graph, verify(graph.prologue))
     return graph
@@ -110,7 +112,9 @@ def _verify_task(
         raise fail("writes a value twice")
     for v in task.reads:
         if graph.content(v).id not in available:
-            raise fail(f"reads %{v} {graph[v].name!r} before any task writes it")
+            raise fail(
+                f"reads %{v} {graph[v].name!r}, which is not written yet or not there any more"
+            )
     for v in task.writes:
         value = graph[v]
         if v in written:
@@ -122,4 +126,7 @@ def _verify_task(
         ):
             raise fail(f"writes %{v} {value.name!r}, whose role is {value.role}")
         written[v] = index
-        available.add(graph.content(v).id)
+        content = graph.content(v)
+        available.add(content.id)
+        if content.overwrites is not None:
+            available.discard(graph.content(content.overwrites).id)
