@@ -40,7 +40,7 @@ class _Memory:
     def bind(self, root: Value, tensor: torch.Tensor) -> None:
         came = (tensor.dtype, tensor.shape, tensor.stride())
         assert came == (dtype(root), root.shape, root.strides), (root, came)
-        first = tensor.storage_offset() * tensor.itemsize
+        first = int(tensor.storage_offset()) * tensor.itemsize
         self.storage[root.id] = tensor.untyped_storage(), first
 
     def tensor(self, id: int) -> torch.Tensor:

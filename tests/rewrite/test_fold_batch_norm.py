@@ -70,7 +70,9 @@ def test_folded_layer_computes_the_same(kind: str, dtype: torch.dtype) -> None:
 
 def test_channels_last_weights_keep_their_layout() -> None:
     model = trained(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)))
-    model = model.to(memory_format=torch.channels_last)
+    for weight in model.parameters():
+        if weight.dim() == 4:
+            weight.data = weight.data.to(memory_format=torch.channels_last)
     x = torch.randn(2, 3, 7, 7).to(memory_format=torch.channels_last)
     captured = trace(model, x)
     graph = verify(fold_batch_norm(captured.graph))

@@ -102,7 +102,7 @@ def _value(data: object, id: int, where: str) -> Value:
     )
     if len(value.shape) > _MOST_DIMENSIONS or len(value.strides) != len(value.shape):
         _fail(where, f"as many strides as sizes, at most {_MOST_DIMENSIONS}", value.shape)
-    if value.offset + value.span >= 1 << 63:
+    if max(value.offset + value.span, value.numel * value.dtype.itemsize) >= 1 << 63:
         _fail(where, "a tensor of less than 2^63 bytes", value.shape)
     return value
 
