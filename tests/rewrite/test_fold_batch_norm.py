@@ -70,9 +70,9 @@ def test_folded_layer_computes_the_same(kind: str, dtype: torch.dtype) -> None:
 
 def test_channels_last_weights_keep_their_layout() -> None:
     model = trained(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)))
-    for weight in model.parameters():
-        if weight.dim() == 4:
-            weight.data = weight.data.to(memory_format=torch.channels_last)
+    for parameter in model.parameters():
+        if parameter.dim() == 4:
+            parameter.data = parameter.data.to(memory_format=torch.channels_last)
     x = torch.randn(2, 3, 7, 7).to(memory_format=torch.channels_last)
     captured = trace(model, x)
     graph = verify(fold_batch_norm(captured.graph))
@@ -131,6 +131,56 @@ def test_shared_weights_get_a_copy_for_each_batch_norm() -> None:
     assert norms(graph) == 0
     with torch.no_grad():
         torch.testing.assert_close(run(graph, captured.tensors, [x])[0], model(x))
+
+
+class Moved(nn.Module):
+    """Two convolutions and what happens to their channels before the batch norm."""
+
+    def __init__(self, move: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.one, self.two = nn.Conv2d(3, 4, 3), nn.Conv2d(3, 2, 3, bias=False)
+        self.norm, self.move = nn.BatchNorm2d(6), move
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.norm(self.move(self.one(x), self.two(x)))
+        return out
+
+
+MOVES: dict[str, Callable[..., torch.Tensor]] = {
+    "joined": lambda a, b: torch.cat([a, b], 1),
+    "joined, counted from the end": lambda a, b: torch.cat([b, a], -3),
+    "cropped": lambda a, b: torch.cat([a, b], 1)[:, :, 1:, :-2].contiguous(),
+    "cropped before": lambda a, b: torch.cat([a[:, :, 1:, 1:], b[:, :, :-1, :-1]], 1),
+    "nested": lambda a, b: torch.cat([torch.cat([a], 1), b.clone()], 1),
+}
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_layers_whose_channels_are_only_moved_are_folded(move: str) -> None:
+    model, x = trained(Moved(MOVES[move])), torch.randn(2, 3, 7, 8)
+    captured = trace(model, x)
+    graph = verify(fold_batch_norm(captured.graph))
+    assert norms(graph) == 0
+    with torch.no_grad():
+        torch.testing.assert_close(run(graph, captured.tensors, [x])[0], model(x))
+
+
+KEPT: dict[str, Callable[..., torch.Tensor]] = {
+    "joined with itself": lambda a, b: torch.cat([a, a], 1)[:, :6].clone(),
+    "only some channels": lambda a, b: torch.cat([a[:, 1:], a[:, 1:]], 1),
+    "joined with another result": lambda a, b: torch.cat([a, b.relu()], 1),
+    "joined along height": lambda a, b: torch.cat([torch.cat([a, b], 1)] * 2, 2),
+    "transposed": lambda a, b: torch.cat([a, b], 1).transpose(2, 3).contiguous(),
+    "every other": lambda a, b: torch.cat([a, b], 1)[:, :, ::2].contiguous(),
+    "padded": lambda a, b: nn.functional.pad(torch.cat([a, b], 1), (1, 1)),
+}
+
+
+@pytest.mark.parametrize("move", KEPT)
+def test_layers_whose_channels_meet_others_are_left_alone(move: str) -> None:
+    model = trained(Moved(KEPT[move]))
+    captured = trace(model, torch.randn(2, 3, 7, 8))
+    assert fold_batch_norm(captured.graph) == captured.graph
 
 
 def read_twice(conv: nn.Module, norm: nn.Module, x: torch.Tensor) -> Any:

@@ -155,30 +155,35 @@ def compact(graph: Graph) -> Graph:
         below = {v for v in (value.base, value.overwrites) if v is not None} - used
         used |= below
         pending.extend(below)
+    constants = {graph[v].name for v in used if graph[v].role is Role.CONSTANT}
+    graph = replace(graph, prologue=_fill_only(graph.prologue, constants))
+    if len(used) == len(graph.values):
+        return graph
     ids = {old: new for new, old in enumerate(sorted(used))}
-    values = tuple(
-        replace(
-            graph[old],
-            id=new,
-            base=_renumber(graph[old].base, ids),
-            overwrites=_renumber(graph[old].overwrites, ids),
-        )
-        for old, new in ids.items()
-    )
-    return Graph(
-        graph.name,
-        values,
-        tuple(renumber(task, ids) for task in graph.tasks),
-        tuple(ids[v] for v in graph.inputs),
-        tuple(ids[v] for v in graph.outputs),
-        _fill_only(graph.prologue, {v.name for v in values if v.role is Role.CONSTANT}),
+    return replace(
+        graph,
+        values=tuple(
+            replace(
+                graph[old],
+                id=new,
+                base=_renumber(graph[old].base, ids),
+                overwrites=_renumber(graph[old].overwrites, ids),
+            )
+            for old, new in ids.items()
+        ),
+        tasks=tuple(renumber(task, ids) for task in graph.tasks),
+        inputs=tuple(ids[v] for v in graph.inputs),
+        outputs=tuple(ids[v] for v in graph.outputs),
     )
 
 
 def renumber(task: Task, ids: dict[int, int]) -> Task:
     """The task with all values that it touches replaced by `ids[id]`."""
     return replace(
-        reading(task, ids),
+        task,
+        args=tuple(map_refs(arg, ids) for arg in task.args),
+        kwargs=tuple((name, map_refs(arg, ids)) for name, arg in task.kwargs),
+        reads=tuple(ids[v] for v in task.reads),
         writes=tuple(ids[v] for v in task.writes),
         results=tuple(None if v is None else ids[v] for v in task.results),
     )

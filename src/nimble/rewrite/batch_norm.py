@@ -1,11 +1,24 @@
-"""Fold a batch norm with fixed statistics into the convolution or linear layer before it."""
+"""Fold a batch norm with fixed statistics into the convolutions or linear layers before it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from nimble.graph import Arg, DType, Edit, Graph, Ref, Role, Task, Value, call, fresh, is_dense
+from nimble.graph import (
+    Arg,
+    DType,
+    Edit,
+    Graph,
+    Ref,
+    Role,
+    Task,
+    Value,
+    call,
+    fresh,
+    is_dense,
+    refs,
+)
 from nimble.rewrite.constants import fold_constants
 from nimble.rewrite.operators import arguments, pure_tasks
 
@@ -15,20 +28,31 @@ _NORMS = {
     "aten._native_batch_norm_legit_no_training.default",
     "aten.cudnn_batch_norm.default",
 }
-_LAYERS = {"aten.convolution.default", "aten.addmm.default", "aten.mm.default"}
+_WEIGHTS = {
+    "aten.convolution.default": "weight",
+    "aten.addmm.default": "mat2",
+    "aten.mm.default": "mat2",
+}
 # A folded weight is rounded once more than eager rounds it. In half precision that is an error of
 # up to 2^-9 in every weight, as large as that of the result itself, so those are left alone.
 _FOLDED_DTYPES = {DType.FLOAT32, DType.FLOAT64}
 
 
 @dataclass(frozen=True, slots=True)
-class _Pair:
-    """A layer and the batch norm after it, by their numbers, and the operands of both."""
+class _Layer:
+    """A convolution or linear layer, and the first channel of the batch norm that it makes."""
 
-    layer: int
+    task: int
+    channel: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """A batch norm, its operands, and the layers that make all of its channels."""
+
     norm: int
-    weight: int
-    bias: int | None
+    between: int
+    layers: tuple[_Layer, ...]
     scale: int | None
     shift: int | None
     mean: int
@@ -37,64 +61,102 @@ class _Pair:
 
 
 def fold_batch_norm(graph: Graph) -> Graph:
-    """Scale the weights and shift the bias of every layer whose only reader is a batch norm.
+    """Scale the weights and shift the bias of every layer that only a batch norm reads.
 
     `(layer(x) - mean) / sqrt(variance + epsilon) * scale + shift` is the same layer with other
-    weights, which the prologue computes.
+    weights, which the prologue computes. Between layer and batch norm there may be tasks that
+    only move channels: a concatenation of layers, a copy of a cropped image.
     """
-    while pairs := _pairs(graph):
-        graph = fold_constants(_fold(graph, pairs))
+    while matches := _matches(graph):
+        graph = fold_constants(_fold(graph, matches))
     return graph
 
 
-def _pairs(graph: Graph) -> list[_Pair]:
-    pure = pure_tasks(graph)
-    uses = Counter(graph.content(v).id for v in graph.outputs)
-    for task in graph.tasks:
-        uses.update({graph.content(v).id for v in task.reads})
-    pairs = []
-    for t, norm in enumerate(graph.tasks):
-        if norm.op not in _NORMS or t not in pure or any(uses[v] for v in norm.writes[1:]):
-            continue
-        between = arguments(norm)["input"]
-        assert isinstance(between, Ref)
-        layer = graph.writer.get(between.id)
-        if layer is None or layer not in pure or uses[between.id] != 1:
-            continue
-        pair = _pair(graph, layer, t)
-        if pair is not None:
-            pairs.append(pair)
-    return pairs
+def _matches(graph: Graph) -> list[_Match]:
+    search = _Search(graph)
+    found = (search.match(t) for t, task in enumerate(graph.tasks) if task.op in _NORMS)
+    return [match for match in found if match is not None]
 
 
-def _pair(graph: Graph, layer: int, norm: int) -> _Pair | None:
-    first, second = graph.tasks[layer], graph.tasks[norm]
-    if first.op not in _LAYERS:
-        return None
-    given, normed = arguments(first), arguments(second)
-    before, after = graph[first.writes[0]], graph[second.writes[0]]
-    if (before.dtype, before.shape, before.strides) != (after.dtype, after.shape, after.strides):
-        return None
-    if normed.get("training", False) is not False or before.dtype not in _FOLDED_DTYPES:
-        return None
-    if (given.get("beta", 1), given.get("alpha", 1)) != (1, 1):
-        return None
-    weight = given["weight" if first.op == "aten.convolution.default" else "mat2"]
-    bias = given.get("bias", given["self"] if first.op == "aten.addmm.default" else None)
-    epsilon = normed["eps" if "eps" in normed else "epsilon"]
-    vectors = [bias, *(normed[n] for n in ("weight", "bias", "running_mean", "running_var"))]
-    channels = before.shape[1]
-    fits = all(v is None or _fixed(graph, v, before.dtype, (channels,)) for v in vectors)
-    b, scale, shift, mean, variance = (v.id if isinstance(v, Ref) else None for v in vectors)
-    if not fits or mean is None or variance is None or not isinstance(epsilon, float):
-        return None
-    if not _fixed(graph, weight, before.dtype):
-        return None
-    assert isinstance(weight, Ref)
-    return _Pair(layer, norm, weight.id, b, scale, shift, mean, variance, epsilon)
+class _Search:
+    """Looks from a batch norm back to the layers before it."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._pure = pure_tasks(graph)
+        self._uses = Counter(graph.content(v).id for v in graph.outputs)
+        for task in graph.tasks:
+            self._uses.update({graph.content(v).id for v in task.reads})
+
+    def match(self, t: int) -> _Match | None:
+        graph, norm = self._graph, self._graph.tasks[t]
+        given = arguments(norm)
+        if t not in self._pure or given.get("training", False) is not False:
+            return None
+        if any(self._uses[v] for v in norm.writes[1:]) or not isinstance(given["input"], Ref):
+            return None
+        before, after = graph[given["input"].id], graph[norm.writes[0]]
+        if not before.is_root or before.dtype not in _FOLDED_DTYPES:
+            return None
+        if (before.dtype, before.shape, before.strides) != (
+            after.dtype,
+            after.shape,
+            after.strides,
+        ):
+            return None
+        vectors = [given[n] for n in ("weight", "bias", "running_mean", "running_var")]
+        if not all(
+            v is None or _is_fixed(graph, v, after.dtype, after.shape[1:2]) for v in vectors
+        ):
+            return None
+        scale, shift, mean, variance = (v.id if isinstance(v, Ref) else None for v in vectors)
+        epsilon = given["eps" if "eps" in given else "epsilon"]
+        layers = self._layers(before.id, 0)
+        if mean is None or variance is None or not isinstance(epsilon, float) or layers is None:
+            return None
+        return _Match(t, before.id, tuple(layers), scale, shift, mean, variance, epsilon)
+
+    def _layers(self, v: int, channel: int) -> list[_Layer] | None:
+        """The layers that make the channels of a value, from `channel` on; None if others do."""
+        graph, content = self._graph, self._graph.content(v)
+        t = graph.writer.get(content.id)
+        if t is None or t not in self._pure or self._uses[content.id] != 1:
+            return None
+        if graph[v].base is not None and not _is_crop(graph[v], content):
+            return None
+        task = graph.tasks[t]
+        if task.op in _WEIGHTS:
+            return [_Layer(t, channel)] if self._is_foldable(task) else None
+        given = arguments(task)
+        if task.op == "aten.clone.default" and isinstance(given["self"], Ref):
+            return self._layers(given["self"].id, channel)
+        if task.op != "aten.cat.default" or given["dim"] not in (1, 1 - len(content.shape)):
+            return None
+        found: list[_Layer] = []
+        for part in refs(given["tensors"]):
+            layers = self._layers(part, channel)
+            if layers is None:
+                return None
+            found += layers
+            channel += graph[part].shape[1]
+        return found if len({layer.task for layer in found}) == len(found) else None
+
+    def _is_foldable(self, layer: Task) -> bool:
+        graph, given = self._graph, arguments(layer)
+        made = graph[layer.writes[0]]
+        bias = _bias(layer)
+        return (
+            (given.get("beta", 1), given.get("alpha", 1)) == (1, 1)
+            and (bias is None or _is_fixed(graph, bias, made.dtype, made.shape[1:2]))
+            and _is_fixed(graph, given[_WEIGHTS[layer.op]], made.dtype)
+        )
 
 
-def _fixed(graph: Graph, arg: Arg, dtype: DType, shape: tuple[int, ...] | None = None) -> bool:
+def _bias(layer: Task) -> Arg:
+    return arguments(layer).get("self" if layer.op == "aten.addmm.default" else "bias")
+
+
+def _is_fixed(graph: Graph, arg: Arg, dtype: DType, shape: tuple[int, ...] | None = None) -> bool:
     """Whether an argument is a dense tensor that only a change of the parameters changes."""
     if not isinstance(arg, Ref):
         return False
@@ -103,58 +165,93 @@ def _fixed(graph: Graph, arg: Arg, dtype: DType, shape: tuple[int, ...] | None =
     return owned and value.dtype is dtype and is_dense(value) and shape in (None, value.shape)
 
 
-def _fold(graph: Graph, pairs: list[_Pair]) -> Graph:
+def _is_crop(view: Value, whole: Value) -> bool:
+    """Whether a view is a box cut out of a dense value, with all of its channels."""
+    if view.dtype is not whole.dtype or len(view.shape) != len(whole.shape) or not is_dense(whole):
+        return False
+    rest = view.offset // view.dtype.itemsize
+    dims = [d for d in range(len(whole.shape)) if whole.shape[d] != 1]
+    for d in sorted(dims, key=lambda d: -whole.strides[d]):
+        first, rest = divmod(rest, whole.strides[d])
+        if view.strides[d] != whole.strides[d] or first + view.shape[d] > whole.shape[d]:
+            return False
+    return view.shape[1] == whole.shape[1] and rest == 0
+
+
+def _fold(graph: Graph, matches: list[_Match]) -> Graph:
     edit = Edit(graph)
-    by_layer = {pair.layer: pair for pair in pairs}
-    norms = {pair.norm for pair in pairs}
+    folded = {layer.task: (match, layer) for match in matches for layer in match.layers}
+    results = {match.between: graph.tasks[match.norm].writes[0] for match in matches}
+    norms = {match.norm for match in matches}
     taken = {task.name for task in graph.tasks}
     for t, task in enumerate(graph.tasks):
-        if t in by_layer:
-            result = graph.tasks[by_layer[t].norm].writes[0]
-            new = _Arithmetic(edit, task, taken)
-            edit.tasks.append(_folded(task, result, *new.operands(graph, by_layer[t])))
-        elif t not in norms:
-            edit.tasks.append(task)
+        if t in norms:
+            continue
+        if t in folded:
+            weight, bias = _Arithmetic(edit, task, taken).operands(*folded[t])
+            task = _with_operands(task, weight, bias)
+        if any(v in results for v in task.writes):
+            result = (results[task.writes[0]],)
+            task = replace(task, writes=result, results=result)
+        edit.tasks.append(task)
     return edit.done()
 
 
-def _folded(layer: Task, result: int, weight: int, bias: int) -> Task:
-    """The layer with other operands, writing what its batch norm wrote."""
+def _with_operands(layer: Task, weight: int, bias: int) -> Task:
     if layer.op == "aten.convolution.default":
         args = (layer.args[0], Ref(weight), Ref(bias), *layer.args[3:])
     else:
         args = (Ref(bias), layer.args[0 if layer.op == "aten.mm.default" else 1], Ref(weight))
     op = "aten.addmm.default" if layer.op == "aten.mm.default" else layer.op
-    task = call(layer.name, op, args, (result,), origin=layer.origin)
-    return replace(task, cost=layer.cost)
+    return replace(call(layer.name, op, args, layer.results, origin=layer.origin), cost=layer.cost)
 
 
 class _Arithmetic:
     """Emits the tasks that compute a folded layer's weight and bias, called after the layer."""
 
     def __init__(self, edit: Edit, layer: Task, taken: set[str]) -> None:
-        self._edit, self._layer, self._taken = edit, layer, taken
+        self._edit, self._task, self._taken = edit, layer, taken
+        self._channels = edit.values[layer.writes[0]].shape[1]
 
-    def operands(self, graph: Graph, pair: _Pair) -> tuple[int, int]:
-        spread = self._emit("spread", "add.Scalar", pair.variance, pair.epsilon)
+    def operands(self, match: _Match, layer: _Layer) -> tuple[int, int]:
+        """Ids of the new weight and the new bias."""
+        scale, shift, mean, variance = (
+            None if vector is None else self._part(vector, layer.channel)
+            for vector in (match.scale, match.shift, match.mean, match.variance)
+        )
+        assert mean is not None
+        assert variance is not None
+        spread = self._emit("spread", "add.Scalar", variance, match.epsilon)
         factor = self._emit("inverse", "rsqrt.default", spread)
-        if pair.scale is not None:
-            factor = self._emit("factor", "mul.Tensor", pair.scale, factor)
-        if pair.bias is None:
-            centre = self._emit("centre", "neg.default", pair.mean)
+        if scale is not None:
+            factor = self._emit("factor", "mul.Tensor", scale, factor)
+        old = _bias(self._task)
+        if isinstance(old, Ref):
+            centre = self._emit("centre", "sub.Tensor", old.id, mean)
         else:
-            centre = self._emit("centre", "sub.Tensor", pair.bias, pair.mean)
-        if pair.shift is None:
+            centre = self._emit("centre", "neg.default", mean)
+        if shift is None:
             bias = self._emit("bias", "mul.Tensor", centre, factor)
         else:
             scaled = self._emit("scaled", "mul.Tensor", centre, factor)
-            bias = self._emit("bias", "add.Tensor", scaled, pair.shift)
-        return self._weight(graph[pair.weight], factor), bias
+            bias = self._emit("bias", "add.Tensor", scaled, shift)
+        return self._weight(factor), bias
 
-    def _weight(self, weight: Value, factor: int) -> int:
-        if self._layer.op != "aten.convolution.default":
+    def _part(self, vector: int, channel: int) -> int:
+        """The part of a batch norm's vector that is for this layer."""
+        value = self._edit.values[vector]
+        if value.shape == (self._channels,):
+            return vector
+        offset = channel * value.dtype.itemsize
+        return self._edit.add_view(value.name, vector, (self._channels,), (1,), offset)
+
+    def _weight(self, factor: int) -> int:
+        given = arguments(self._task)
+        held = given[_WEIGHTS[self._task.op]]
+        assert isinstance(held, Ref)
+        weight = self._edit.values[held.id]
+        if self._task.op != "aten.convolution.default":
             return self._emit("weight", "mul.Tensor", weight.id, factor)
-        given = arguments(self._layer)
         taps = (1,) * (len(weight.shape) - 2)
         if not given["transposed"]:
             shape = (weight.shape[0], 1, *taps)
@@ -177,10 +274,10 @@ class _Arithmetic:
     def _emit(self, what: str, op: str, first: int, *others: int | float) -> int:
         """A task whose result looks like its first operand."""
         like = self._edit.values[first]
-        name = fresh(f"{self._layer.name}.{what}", self._taken)
+        name = fresh(f"{self._task.name}.{what}", self._taken)
         self._taken.add(name)
         result = self._edit.add_root(name, Role.INTERMEDIATE, like.dtype, like.shape, like.strides)
         args = tuple(other if isinstance(other, float) else Ref(other) for other in others)
-        task = call(name, f"aten.{op}", (Ref(first), *args), (result,), origin=self._layer.origin)
+        task = call(name, f"aten.{op}", (Ref(first), *args), (result,), origin=self._task.origin)
         self._edit.tasks.append(task)
         return result
