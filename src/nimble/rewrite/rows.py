@@ -48,8 +48,9 @@ class _UnprovenError(Exception):
 def dependent_rows(graph: Graph, batch: int) -> str | None:
     """Why a row of the outputs may depend on other rows of the inputs; None if it cannot.
 
-    Rows are the parts along dimension 0 of every input of that size `batch`, and of every output.
-    None also means that all rows are treated alike: inputs permuted give outputs permuted.
+    Rows are the parts along dimension 0 of every output, and of every input that has `batch` of
+    them; other inputs are shared by all rows, as parameters are. None also means that all rows are
+    treated alike: inputs permuted give outputs permuted.
     """
     if batch < 2:
         return f"a batch of {batch} does not show which dimensions hold rows; capture with 2 rows"
