@@ -1,7 +1,9 @@
 """The IR: Graph, Task and Value, the rules they obey, and how they are printed."""
 
+from nimble.graph.codec import decode, encode
 from nimble.graph.costs import Costs, RecordedCosts
 from nimble.graph.dependencies import dependencies
+from nimble.graph.edit import Edit, call, compact, fresh, is_dense
 from nimble.graph.ir import (
     Arg,
     DType,
@@ -22,6 +24,7 @@ __all__ = [
     "Arg",
     "Costs",
     "DType",
+    "Edit",
     "Graph",
     "RecordedCosts",
     "Ref",
@@ -29,8 +32,14 @@ __all__ = [
     "Symbol",
     "Task",
     "Value",
+    "call",
+    "compact",
     "contiguous_strides",
+    "decode",
     "dependencies",
+    "encode",
+    "fresh",
+    "is_dense",
     "map_refs",
     "refs",
     "show",

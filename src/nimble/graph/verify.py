@@ -27,10 +27,28 @@ def verify(graph: Graph) -> Graph:
         if not 0 <= v < len(graph.values):
             raise GraphError(f"graph {graph.name!r}: output %{v} does not exist")
         if graph.content(v).id not in available:
-            raise GraphError(f"graph {graph.name!r}: output %{v} is written by no task")
+            raise GraphError(
+                f"graph {graph.name!r}: output %{v} is written by no task, or is written over"
+            )
     if graph.prologue is not None:
-        verify(graph.prologue)
+        _verify_prologue(graph, verify(graph.prologue))
     return graph
+
+
+def _verify_prologue(graph: Graph, prologue: Graph) -> None:
+    for root in prologue.roots(Role.INPUT, Role.STATE):
+        raise GraphError(f"prologue: reads {root.name!r} of role {root.role}, which calls change")
+    constants = {v.name: v.type for v in graph.roots(Role.CONSTANT)}
+    for v in prologue.outputs:
+        made = prologue[v]
+        if (
+            constants.get(made.name) != made.type
+            or made.role is not Role.OUTPUT
+            or not made.is_root
+        ):
+            raise GraphError(
+                f"prologue: output %{v} {made.name!r} of {made.type} fills no constant of the graph"
+            )
 
 
 def _verify_value(graph: Graph, index: int, value: Value) -> None:
@@ -94,7 +112,9 @@ def _verify_task(
         raise fail("writes a value twice")
     for v in task.reads:
         if graph.content(v).id not in available:
-            raise fail(f"reads %{v} {graph[v].name!r} before any task writes it")
+            raise fail(
+                f"reads %{v} {graph[v].name!r}, which is not written yet or not there any more"
+            )
     for v in task.writes:
         value = graph[v]
         if v in written:
@@ -106,4 +126,7 @@ def _verify_task(
         ):
             raise fail(f"writes %{v} {value.name!r}, whose role is {value.role}")
         written[v] = index
-        available.add(graph.content(v).id)
+        content = graph.content(v)
+        available.add(content.id)
+        if content.overwrites is not None:
+            available.discard(graph.content(content.overwrites).id)

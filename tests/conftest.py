@@ -1,0 +1,1 @@
+"""What tests share. Being here, it also lets them import the modules beside it."""
