@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ import torch
 
 from nimble import _aten
 from nimble.artifact import write
-from nimble.capture import Target, input_names
+from nimble.capture import Target, capture, input_names
 from nimble.capture.structure import Leaf, Nest, Structure, flatten, unflatten
 from nimble.devices.cpu import Constants
 from nimble.errors import InputError
@@ -20,7 +21,7 @@ from nimble.ladder import Shapes, pad_rows, resized, rungs
 from nimble.observe.explain import explain
 from nimble.observe.timeline import Timeline
 from nimble.plan import Plan, Report, Settings, make_plan
-from nimble.rewrite.rows import dependent_rows
+from nimble.rewrite.rows import dependent_rows, different_tasks
 from nimble.signature import PLAIN, Signature, ambient, check_tensor, type_of, type_text
 
 
@@ -187,14 +188,18 @@ class Engine:
             if signature in self._plans:
                 continue
             text = ", ".join(type_text(t) for t in signature.tensors)
-            plan = self._compile(signature, example, lambda stage, text=text: report(text, stage))  # type: ignore[misc]
-            self._require_independent_rows(plan)
+            self._require_independent_rows(example, structure)
+            self._compile(signature, example, functools.partial(report, text))
 
-    def _require_independent_rows(self, plan: Plan) -> None:
-        rows = _rows(plan.signature.tensors)
-        if self._pad != "batch" or rows == 1:
+    def _require_independent_rows(self, tensors: list[torch.Tensor], structure: Structure) -> None:
+        rows = next((t.shape[0] for t in tensors if t.dim()), 0)
+        if self._pad != "batch" or rows < 2 or self._target is None:
             return  # Nothing is ever padded up to one row.
-        why = dependent_rows(plan.graph, rows)
+        graph, other = (
+            capture(self._target, example, structure, self.name).graph
+            for example in (tensors, resized(tensors, {0: rows + 1}))
+        )
+        why = dependent_rows(graph, rows) or different_tasks(graph, other)
         if why is not None:
             raise InputError(
                 f"pad='batch' needs rows that do not influence each other, and that could not be "

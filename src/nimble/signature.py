@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from nimble.capture.structure import Nest, Structure, describe
+from nimble.capture.structure import Structure, describe
 from nimble.errors import InputError
 
 PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)

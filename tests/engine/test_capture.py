@@ -153,6 +153,20 @@ class TestState:
             torch.testing.assert_close(engine(torch.ones(2)), theirs(torch.ones(2)))
         torch.testing.assert_close(mine.mean, theirs.mean)
 
+    def test_the_old_contents_of_a_replaced_buffer_may_be_returned(self):
+        class Last(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("last", torch.zeros(2))
+
+            def forward(self, x):
+                old = self.last
+                self.last = x + 0
+                return old
+
+        engine = nimble.compile(Last(), (torch.ones(2),))
+        assert [engine(torch.full((2,), float(i)))[0].item() for i in (1, 2, 3)] == [0, 1, 2]
+
     def test_python_state_is_refused_by_name(self):
         class Counter(nn.Module):
             def __init__(self):

@@ -105,3 +105,8 @@ def test_bad_ladders():
     for shapes, text in (([0], "positive"), ({"depth": [1]}, "depth"), ([], "positive")):
         with pytest.raises(InputError, match=text):
             nimble.compile(lambda x: x + 1, (torch.ones(1),), shapes=shapes)
+
+
+def test_padding_is_refused_where_the_number_of_rows_is_computed_with():
+    with pytest.raises(InputError, match="number of rows"):
+        nimble.compile(lambda x: x / x.shape[0], (torch.randn(4, 3),), shapes=[4], pad="batch")

@@ -257,14 +257,14 @@ class _Builder:
         return None
 
     def _task(
-        self, node: fx.Node, op: OpOverload, args: Iterable[Any], kwargs: dict[str, Any], fakes: Any
+        self, node: fx.Node, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], fakes: Any
     ) -> Any:
         results, shaped = self._new_results(node, fakes)
         given = tuple(self._arg(node, a) for a in args)
         named = tuple((k, self._arg(node, a)) for k, a in kwargs.items())
         reads = [v for a in (*given, *(a for _, a in named)) for v in refs(a)]
         writes = [v for v in results if v is not None]
-        if is_random(op) or not results:
+        if is_random(op, args, kwargs) or not results:
             old, new = self._next_token()
             reads.append(old)
             writes.append(new)
@@ -369,12 +369,13 @@ class _Builder:
         self, name: str, outputs: int, assigned: Sequence[str]
     ) -> tuple[Graph, dict[str, torch.Tensor]]:
         ids = [self._result(node) for node in self._results[:outputs]]
+        replaced = {self._by_name[buffer] for buffer in assigned}
+        ids = [self._copy(id) if self._content(id) in replaced else id for id in ids]
         for buffer, node in zip(assigned, self._results[outputs:], strict=True):
             self._assign(buffer, self._result(node))
         mutated = {root: new for root, new in self._written.items() if new != root}
         versions = {root: self._update(root, new) for root, new in mutated.items()}
-        fresh = {self._by_name[buffer] for buffer in assigned}
-        ids = [self._follow(id, mutated, versions, fresh) for id in ids]
+        ids = [self._follow(id, mutated, versions, replaced) for id in ids]
         ids = [self._same_dtype(id) for id in ids]
         self._set_roles(ids, versions)
         graph = Graph(
@@ -440,10 +441,14 @@ class _Builder:
         content = self._values[self._content(id)]
         if value.dtype is content.dtype or content.role is Role.INTERMEDIATE:
             return id
+        return self._copy(id)
+
+    def _copy(self, id: int) -> int:
+        value = self._values[id]
         copy = replace(
             value,
             id=len(self._values),
-            name=f"{value.name}.copy",
+            name=f"{value.name}.copy.{len(self._values)}",
             role=Role.INTERMEDIATE,
             strides=contiguous_strides(value.shape),
             base=None,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import torch
 from torch._ops import OpOverload
@@ -53,15 +55,26 @@ def functional_twin(op: OpOverload) -> OpOverload | None:
     """`aten.add.Tensor` for `aten.add_.Tensor`: same arguments, nothing updated in place."""
     namespace, name = str(op._schema.name).split("::")
     packet = getattr(getattr(torch.ops, namespace), name.removesuffix("_"), None)
-    twin = getattr(packet, op._overloadname, None)
-    if not name.endswith("_") or not isinstance(twin, OpOverload) or twin._schema.is_mutable:
+    if not name.endswith("_") or packet is None:
         return None
-    mine, theirs = ([a.name for a in o._schema.arguments] for o in (op, twin))
-    return twin if mine == theirs else None
+    mine = [(a.name, str(a.real_type)) for a in op._schema.arguments]
+    for overload in packet.overloads():
+        twin = getattr(packet, overload)
+        theirs = [(a.name, str(a.real_type)) for a in twin._schema.arguments]
+        if mine == theirs and not twin._schema.is_mutable:
+            return cast(OpOverload, twin)
+    return None
 
 
-def is_random(op: OpOverload) -> bool:
-    return torch.Tag.nondeterministic_seeded in op.tags
+def is_random(op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether this call draws random numbers. Attention without dropout does not."""
+    if torch.Tag.nondeterministic_seeded not in op.tags:
+        return False
+    for place, argument in enumerate(op._schema.arguments):
+        if argument.name == "dropout_p":
+            given = args[place] if place < len(args) else kwargs.get("dropout_p")
+            return bool(argument.default_value if given is None else given)
+    return True
 
 
 def is_view(op: OpOverload) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,11 +47,12 @@ class Row:
 def check(made: Made, workers: int | None = None) -> Row:
     """Compile, compare with eager on two inputs, and say what was found."""
     model = made.model
-    if isinstance(model, nn.Module):
-        zoo.calibrate(model, made.args, made.kwargs)
     first, structure = flatten((made.args, made.kwargs))
     second = [another(tensor) for tensor in first]
-    references = [Reference.of(model, tensors, structure) for tensors in (first, second)]
+    with _one_thread():
+        if isinstance(model, nn.Module):
+            zoo.calibrate(model, made.args, made.kwargs)
+        references = [Reference.of(model, tensors, structure) for tensors in (first, second)]
     spread = _spread(references[0].exact, references[1].exact)
     if first and spread < SENSITIVE:
         return Row(made.name, False, f"two inputs give results only {spread:.1e} apart")
@@ -182,6 +184,17 @@ def _double(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_complex():
         return tensor.to(torch.complex128)
     return tensor.double() if tensor.is_floating_point() else tensor
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Eager's threads spin while they wait for each other, which on a busy machine takes ages."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _apart(model: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,8 +12,8 @@ from rich.console import Console
 
 import nimble
 from nimble import zoo
-from nimble.cli.check import Reference, relative_error
 from nimble.capture.structure import flatten
+from nimble.cli.check import Reference, relative_error
 
 NETWORK = "googlenet@64"
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-
 from nimble import zoo
 from nimble.errors import InputError
 

@@ -3,6 +3,7 @@
 from nimble.rewrite.batch_norm import fold_batch_norm
 from nimble.rewrite.constants import fold_constants
 from nimble.rewrite.dead import remove_dead_tasks
+from nimble.rewrite.fills import free_fills
 from nimble.rewrite.noops import remove_noops
 from nimble.rewrite.rows import dependent_rows
 from nimble.rewrite.steps import Step, rewrite
@@ -13,6 +14,7 @@ __all__ = [
     "dependent_rows",
     "fold_batch_norm",
     "fold_constants",
+    "free_fills",
     "merge_subexpressions",
     "remove_dead_tasks",
     "remove_noops",

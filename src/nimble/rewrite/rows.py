@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TypeAlias
 
-from nimble.graph import DType, Graph, Role, Task, Value
+from nimble.graph import Arg, DType, Graph, Ref, Role, Task, Value
 from nimble.rewrite.axes import Axes, axes_of
 
 
@@ -210,3 +211,29 @@ _UNIFORM = {
     "zeros",
     "zeros_like",
 }
+
+
+def different_tasks(one: Graph, other: Graph) -> str | None:
+    """Where captures with different numbers of rows differ in more than sizes of tensors: then a
+    number of rows was written into the graph. None if nowhere."""
+    for mine, theirs in zip_longest(one.tasks, other.tasks):
+        if mine is None or theirs is None or mine.op != theirs.op:
+            return "with another number of rows the model runs other tasks"
+        pairs = zip_longest(
+            (*mine.args, *(a for _, a in mine.kwargs)),
+            (*theirs.args, *(a for _, a in theirs.kwargs)),
+        )
+        if any(_numbers(a) != _numbers(b) for a, b in pairs):
+            return f"task {mine.name!r} ({mine.op}) uses the number of rows in its computation"
+    return None
+
+
+def _numbers(arg: Arg) -> Arg:
+    """An argument without the values in it, and without sizes, which are tuples of ints."""
+    if isinstance(arg, Ref):
+        return None
+    if isinstance(arg, tuple):
+        if arg and all(type(item) is int for item in arg):
+            return (len(arg),)
+        return tuple(_numbers(item) for item in arg)
+    return arg

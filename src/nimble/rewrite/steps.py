@@ -10,12 +10,14 @@ from nimble.graph import Graph
 from nimble.rewrite.batch_norm import fold_batch_norm
 from nimble.rewrite.constants import fold_constants
 from nimble.rewrite.dead import remove_dead_tasks
+from nimble.rewrite.fills import free_fills
 from nimble.rewrite.noops import remove_noops
 from nimble.rewrite.subexpressions import merge_subexpressions
 
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
     remove_dead_tasks,
     remove_noops,
+    free_fills,
     merge_subexpressions,
     fold_constants,
     fold_batch_norm,

@@ -17,7 +17,7 @@ from nimble import _aten, _core
 from nimble.capture.dtypes import TO_TORCH, from_symbol
 from nimble.capture.tensors import copy_exactly
 from nimble.errors import NimbleError
-from nimble.graph import Arg, DType, Graph, Ref, Role, Symbol, Task, Value, refs
+from nimble.graph import Arg, DType, Ref, Role, Symbol, Task, Value, refs
 from nimble.schedule import Schedule, prove
 
 ARENA = 0

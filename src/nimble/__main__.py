@@ -1,0 +1,5 @@
+"""`python -m nimble`."""
+
+from nimble.cli.main import app
+
+app(prog_name="nimble")
