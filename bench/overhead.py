@@ -54,7 +54,7 @@ def per_task() -> None:
             f"a task in a chain of 200 adds of 64 floats, {kind}",
             times_us(lambda: engine(x, y)),
             200,
-        )  # noqa: B023
+        )
     report("the same in eager PyTorch, 1 thread", times_us(lambda: model(x, y)), 200)
     empty = nimble.compile(lambda x: x + 1, (x,))
     report("a whole call of one task", times_us(lambda: empty(x)))
@@ -109,7 +109,7 @@ def beside_a_busy_process() -> None:
             time.sleep(0.3)
             busy = report(
                 f"{name}, beside a process that burns a core", times_us(lambda: engine(*args))
-            )  # noqa: B023
+            )
         finally:
             neighbour.kill()
             neighbour.join()

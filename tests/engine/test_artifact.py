@@ -1,5 +1,6 @@
 """Saved engines: the same bits back, and never a crash from a bad file."""
 
+import contextlib
 import dataclasses
 import io
 import json
@@ -67,7 +68,7 @@ def test_classes_come_back_as_dicts_unless_given(saved):
 
 
 def test_state_goes_on_from_where_it_was_saved(saved, tmp_path):
-    path, engine, x = saved
+    _, engine, x = saved
     engine.save(tmp_path / "now.nimble")
     loaded = nimble.load(tmp_path / "now.nimble")
     before = loaded.plans[0].tensors["calls"].item()
@@ -212,10 +213,9 @@ def test_any_one_value_changed_gives_a_clear_error_or_a_working_engine(saved, tm
 
     bad = tmp_path / "fuzzed.nimble"
     bad.write_bytes(rewritten(path, change))
-    try:
+    # A changed operator argument may pass every check and fail in its kernel, cleanly.
+    with contextlib.suppress(nimble.NimbleError, RuntimeError, IndexError):
         nimble.load(bad)(x, scale=2.0)
-    except (nimble.NimbleError, RuntimeError, IndexError):
-        pass  # A changed operator argument may pass every check and fail in its kernel, cleanly.
 
 
 def test_loading_is_quicker_than_compiling(saved):

@@ -178,7 +178,7 @@ class TestState:
                 return x * self.calls
 
         model = Counter()
-        with pytest.raises(CaptureError, match="Counter.calls"):
+        with pytest.raises(CaptureError, match=r"Counter\.calls"):
             nimble.compile(model, (torch.ones(2),))
         assert model.calls == 0
 
@@ -382,7 +382,7 @@ class TestRefusals:
             return x * 2
 
         twice.register_fake(lambda x: torch.empty_like(x))
-        with pytest.raises(UnsupportedOpError, match="nimble_test.twice.*Python"):
+        with pytest.raises(UnsupportedOpError, match=r"nimble_test\.twice.*Python"):
             nimble.compile(lambda x: twice(x) + 1, (torch.ones(2),))
 
     def test_a_generator_of_the_models_own(self):
@@ -395,5 +395,5 @@ class TestRefusals:
             nimble.compile(lambda x: x @ torch.ones(3), (torch.ones(2),))
 
     def test_what_is_no_model(self):
-        with pytest.raises(CaptureError, match="expected an nn.Module"):
+        with pytest.raises(CaptureError, match=r"expected an nn\.Module"):
             nimble.compile(3, ())

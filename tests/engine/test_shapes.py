@@ -61,7 +61,7 @@ def test_the_least_recently_used_plan_is_dropped():
 
 def test_folded_weights_are_shared_between_plans():
     engine = nimble.compile(model(), (torch.randn(1, 4),), shapes=[1, 2, 4])
-    folded = [set(t.data_ptr() for t in p.constants.values()) for p in engine.plans]
+    folded = [{t.data_ptr() for t in p.constants.values()} for p in engine.plans]
     assert folded[0]
     assert folded[0] == folded[1] == folded[2]
 

@@ -17,11 +17,11 @@ def picture(timeline: Timeline) -> str:
     duration = max(timeline.duration, 1)
     scale = (_WIDTH - _LEFT - 16) / duration
     bottom = _TOP + timeline.streams * _LANE
-    shapes = [
-        f'<text x="{_LEFT}" y="22" class="title">{escape(timeline.name)}: '
-        f"{len(timeline.bars)} tasks, {timeline.streams} streams, {len(timeline.waits)} waits, "
-        f"{duration / 1e6:.3f} ms</text>"
-    ]
+    title = (
+        f"{timeline.name}: {len(timeline.bars)} tasks, {timeline.streams} streams, "
+        f"{len(timeline.waits)} waits, {duration / 1e6:.3f} ms"
+    )
+    shapes = [f'<text x="{_LEFT}" y="22" class="title">{escape(title)}</text>']
     for stream in range(timeline.streams):
         y = _TOP + stream * _LANE
         shapes.append(

@@ -56,6 +56,8 @@ class Replay:
         for value in self.graph.values:
             if value.dtype is not DType.TOKEN:
                 self._place(value)
+        looked_at = (*self.graph.readers, *self.graph.outputs)
+        self._needed = {self.graph.content(v).id for v in looked_at}
         self.kinds: dict[str, str] = {}
         """Task name → how it runs: `native`, `out`, `copy` or `inplace`."""
         self._calls: list[Any] = []
@@ -154,9 +156,7 @@ class Replay:
 
     def _call(self, task: Task) -> Any:
         namespace, name, overload = task.op.split(".")
-        needed = {v for v in self.graph.readers} | {*self.graph.outputs}
-        shown = {self.graph.content(v).id for v in needed}
-        unused = [v for v in task.results if v is not None and v not in shown]
+        unused = [v for v in task.results if v is not None and v not in self._needed]
         inplace = any(self.graph[v].overwrites is not None for v in task.writes)
         try:
             return self._table.call(
