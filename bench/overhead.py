@@ -11,6 +11,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
@@ -52,7 +53,7 @@ def per_task() -> None:
         kind = "native kernels" if native else "ATen fallback"
         report(
             f"a task in a chain of 200 adds of 64 floats, {kind}",
-            times_us(lambda: engine(x, y)),
+            times_us(partial(engine, x, y)),
             200,
         )
     report("the same in eager PyTorch, 1 thread", times_us(lambda: model(x, y)), 200)
@@ -102,13 +103,13 @@ def beside_a_busy_process() -> None:
     for name in ("mobilenet_v2@96", "googlenet@64", "mlp"):
         model, args = zoo.build(name)
         engine = nimble.compile(model, args)
-        quiet = report(f"{name}, quiet", times_us(lambda: engine(*args)))  # noqa: B023
+        quiet = report(f"{name}, quiet", times_us(partial(engine, *args)))
         neighbour = multiprocessing.get_context("fork").Process(target=burn, daemon=True)
         neighbour.start()
         try:
             time.sleep(0.3)
             busy = report(
-                f"{name}, beside a process that burns a core", times_us(lambda: engine(*args))
+                f"{name}, beside a process that burns a core", times_us(partial(engine, *args))
             )
         finally:
             neighbour.kill()
