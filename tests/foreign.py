@@ -20,13 +20,19 @@ def installed(package: str) -> bool:
 
 
 @cache
-def load(package: str) -> ModuleType:
-    """Imports a package or a module of it, past what it warns of and what it lacks."""
-    if package.partition(".")[0] in ("timm", "torchvision"):
-        _declare_torchvision_ops()
+def load(module: str) -> ModuleType:
+    """Imports a module of such a package. What it warns of is not our business."""
+    if module.split(".")[0] == "timm":
+        load("torchvision")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return importlib.import_module(package)
+        try:
+            return importlib.import_module(module)
+        except RuntimeError as error:
+            if "operator torchvision::" not in str(error):
+                raise
+            _declare_torchvision_ops()
+            return importlib.import_module(module)
 
 
 @cache
@@ -36,8 +42,7 @@ def _declare_torchvision_ops() -> torch.library.Library:
     Declared but without kernels they are enough for all models that do not call them. The library
     is returned, and so cached, because its declarations end with it.
     """
-    library = torch.library.Library("torchvision", "FRAGMENT")
+    library = torch.library.Library("torchvision", "DEF")
     for op in ("nms", "qnms"):
-        if not hasattr(torch.ops.torchvision, op):
-            library.define(f"{op}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        library.define(f"{op}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     return library

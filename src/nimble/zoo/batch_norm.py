@@ -14,7 +14,7 @@ from nimble.zoo.inputs import random_like
 
 FEWEST, MOST = 4, 32
 """Passes; more than the fewest where a batch norm has then seen less than ENOUGH values."""
-ENOUGH = 32
+ENOUGH = 128
 
 
 def calibrate(
