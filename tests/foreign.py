@@ -22,7 +22,7 @@ def installed(package: str) -> bool:
 @cache
 def load(module: str) -> ModuleType:
     """Imports a module of such a package. What it warns of is not our business."""
-    if module.split(".")[0] == "timm":
+    if module.split(".")[0] in ("timm", "transformers") and installed("torchvision"):
         load("torchvision")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

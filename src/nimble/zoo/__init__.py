@@ -3,6 +3,6 @@
 from nimble.zoo.batch_norm import calibrate
 from nimble.zoo.inputs import random_like
 from nimble.zoo.recipes import build, names
-from nimble.zoo.weights import vary_constants
+from nimble.zoo.weights import enliven
 
-__all__ = ["build", "calibrate", "names", "random_like", "vary_constants"]
+__all__ = ["build", "calibrate", "enliven", "names", "random_like"]

@@ -33,10 +33,11 @@ def calibrate(
     hooks = [n.register_forward_pre_hook(s) for n, s in zip(norms, statistics, strict=True)]
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]), _undisturbed(model):
-            for seed in range(MOST):
-                some_args, some_kwargs = random_like((args, dict(kwargs or {})), seed=seed)
+            for done in range(1, MOST + 1):
+                # Not the seeds that a caller would use to look at the model afterwards.
+                some_args, some_kwargs = random_like((args, dict(kwargs or {})), seed=-done)
                 model(*some_args, **some_kwargs)
-                if seed + 1 >= FEWEST and all(s.saw_enough for s in statistics):
+                if done >= FEWEST and all(s.saw_enough for s in statistics):
                     break
     finally:
         for hook in hooks:

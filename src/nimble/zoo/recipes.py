@@ -26,7 +26,7 @@ from nimble.zoo.resnet import resnet
 from nimble.zoo.squeezenet import squeezenet
 from nimble.zoo.unet import UNet
 from nimble.zoo.vit import VisionTransformer
-from nimble.zoo.weights import vary_constants
+from nimble.zoo.weights import enliven
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,8 @@ def build(name: str, *, seed: int = 0) -> tuple[nn.Module, tuple[Tensor, ...]]:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         model = recipe.make(size, batch).eval()
-        vary_constants(model)
         inputs = recipe.inputs(size, batch)
+    enliven(model, seed=seed)
     calibrate(model, inputs)
     return model, inputs
 
