@@ -1,0 +1,8 @@
+"""Well-known networks in compact definitions with random weights, for tests and benchmarks."""
+
+from nimble.zoo.batch_norm import calibrate
+from nimble.zoo.inputs import random_like
+from nimble.zoo.recipes import build, names
+from nimble.zoo.weights import enliven
+
+__all__ = ["build", "calibrate", "enliven", "names", "random_like"]
