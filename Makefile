@@ -11,7 +11,7 @@ extra = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.to
 	['project']['optional-dependencies']['$(1)'], sep='\n')" \
 	| $(BIN)/pip install -q -r /dev/stdin torch==2.13.0
 
-.PHONY: demo test test-full lint bench sanitize clean
+.PHONY: demo test test-full lint bench models sanitize clean
 
 demo: $(VENV)/built
 	$(BIN)/nimble demo
@@ -23,13 +23,16 @@ test-full: lint $(VENV)/models
 	$(BIN)/pytest
 
 lint: $(VENV)/dev
-	$(BIN)/ruff check src tests examples
-	$(BIN)/ruff format --check src tests examples
+	$(BIN)/ruff check src tests examples bench
+	$(BIN)/ruff format --check src tests examples bench
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
 bench: $(VENV)/built
 	$(BIN)/python bench/overhead.py
+
+models: $(VENV)/models
+	$(BIN)/python bench/models.py
 
 sanitize:
 	bash native/sanitize.sh
