@@ -23,14 +23,14 @@ from nimble.errors import NimbleError  # noqa: E402
 
 HEAD = """# Models that Nimble was checked on
 
-Written by `make models`. Each model is compiled and compared with eager PyTorch on two inputs, as `nimble check` does: *error* is
-max|y − y64| / max|y64| against eager PyTorch in float64, beside the same for eager in the model's own precision. A model passes if its error
-stays within max(1e-4, 4 × eager's own), its results have eager's structure, dtypes and strides, and its two inputs give results that
-differ by 1e-2, so that a wrong answer would be seen. *ATen* counts tasks without a native kernel; *arena* is judged against its lower bound.
+Written by `make models`. Each model is compiled and compared with eager PyTorch on two inputs, as
+`nimble check` does. *error* is max|y - y64| / max|y64| against eager PyTorch in float64; beside it
+stands the same for eager in the model's own precision. A model passes if its error stays within
+max(1e-4, 4 times eager's own), its results have eager's structure, dtypes and strides, and its two
+inputs give results that differ by 1e-2, so that a wrong answer would be seen. *ATen* counts tasks
+without a native kernel.
 """
-COLUMNS = (
-    "| model | family | | error | eager's | tasks | ATen | streams | waits | arena KB | / bound |"
-)
+COLUMNS = "model | family | | error | eager's | tasks | ATen | streams | waits | arena KB | / bound"
 
 
 def line(family: str, row: Row) -> str:
@@ -59,7 +59,12 @@ def main() -> int:
     lines = [HEAD]
     for title, rows in (("Models that nobody here wrote", theirs), ("Our own networks", ours)):
         passed = sum(row.ok for _, row in rows)
-        lines += [f"## {title}: {passed} of {len(rows)} pass", "", COLUMNS, "|" + "---|" * 11]
+        lines += [
+            f"## {title}: {passed} of {len(rows)} pass",
+            "",
+            f"| {COLUMNS} |",
+            "|" + "---|" * 11,
+        ]
         lines += [line(family, row) for family, row in rows]
         lines.append("")
     (ROOT / "docs" / "models.md").write_text("\n".join(lines))
