@@ -92,6 +92,7 @@ void bind_table(nb::module_& module) {
 }  // namespace
 
 NB_MODULE(_aten, module) {
+  nb::set_leak_warnings(false);  // a table in a global outlives the interpreter, and may
   check_layout();
   translate_torch_errors();
   make_mismatch(module);

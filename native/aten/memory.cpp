@@ -52,10 +52,9 @@ Range Slot::range() const {
   return {begin, begin + nbytes_};
 }
 
-void Slot::keep(const at::Tensor& tensor) {
-  tensor_ = tensor;
-  kept_ = tensor.storage();
-  bind(tensor.mutable_data_ptr());
+void Slot::keep(Memory& memory) {
+  std::swap(memory_, memory);
+  bind(memory_.address);
 }
 
 void Slot::bind(void* address) {

@@ -28,6 +28,18 @@ struct Range {
   }
 };
 
+// Memory that lives as long as the plan: a tensor and what keeps its bytes. The tensor alone would
+// not: `tensor.data = other` swaps its storage.
+struct Memory {
+  Memory() = default;
+  explicit Memory(const at::Tensor& tensor)
+      : tensor(tensor), storage(tensor.storage()), address(tensor.mutable_data_ptr()) {}
+
+  at::Tensor tensor;
+  c10::Storage storage;
+  void* address = nullptr;
+};
+
 class Slot {
  public:
   Slot() = default;
@@ -37,11 +49,11 @@ class Slot {
   std::size_t nbytes() const { return nbytes_; }
   void* address() const { return address_; }
   Range range() const;
-  bool is_memory() const { return tensor_.defined(); }
-  const at::Tensor& tensor() const { return tensor_; }
+  bool is_memory() const { return memory_.tensor.defined(); }
+  const at::Tensor& tensor() const { return memory_.tensor; }
 
-  // Memory that lives as long as the plan.
-  void keep(const at::Tensor& tensor);
+  // Leaves what the slot had before in `memory`, to be let go by whoever has the GIL.
+  void keep(Memory& memory);
   // The caller's memory, for one replay; null afterwards.
   void bind(void* address);
 
@@ -63,9 +75,7 @@ class Slot {
   std::size_t nbytes_ = 0;
   std::vector<Part> parts_;
   void* address_ = nullptr;
-  at::Tensor tensor_;
-  // The tensor alone would not keep the address alive: `tensor.data = other` swaps its storage.
-  c10::Storage kept_;
+  Memory memory_;
 };
 
 // A tensor with a shape of its own on a storage, as a view would have it.

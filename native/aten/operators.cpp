@@ -96,7 +96,8 @@ bool is_out_variant(const FunctionSchema& plain, const FunctionSchema& out) {
 bool has_sound_out_variant(const OperatorHandle& op) {
   const auto& schema = op.schema();
   // The size of what these return depends on the data: their results cannot have a place in advance.
-  if (op.hasTag(at::Tag::dynamic_output_shape)) return false;
+  // That of aten::index only does where an index is a mask.
+  if (op.hasTag(at::Tag::dynamic_output_shape) && schema.name() != "aten::index") return false;
   // A loss makes its result as large as its input before it reduces it.
   if (schema.argumentIndexWithName("reduction")) return false;
   return returns_plain_tensors(schema) && !mutates(schema) && !kNoOut.contains(schema.name());
@@ -182,6 +183,13 @@ bool trusts_strides(const OperatorHandle& op, const torch::jit::Stack& arguments
          have_format(arguments, at::MemoryFormat::ChannelsLast3d);
 }
 
+bool indexes_by_mask(const OperatorHandle& op, const torch::jit::Stack& arguments) {
+  if (op.operator_name().name != "aten::index") return false;
+  return std::ranges::any_of(arguments[1].toOptionalTensorVector(), [](const auto& index) {
+    return index && (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
+  });
+}
+
 bool is_copy(const std::string& name, const torch::jit::Stack& arguments,
              const std::vector<at::Tensor>& results) {
   if (!kCopies.contains(name) && !kCasts.contains(name)) return false;
@@ -250,7 +258,7 @@ std::optional<Prepared> in_place(const OperatorHandle& op, const torch::jit::Sta
   }
   if (auto binary = binary_with_number(op, arguments, results[0])) return binary;
   const auto out = out_variant(op);
-  if (!out) return std::nullopt;
+  if (!out || indexes_by_mask(op, arguments)) return std::nullopt;
   auto with_outs = out_arguments(op.schema(), out->schema(), arguments, results);
   if (!trusts_strides(op, with_outs)) return std::nullopt;
   return Prepared{*out, std::move(with_outs)};

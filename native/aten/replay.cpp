@@ -67,6 +67,7 @@ Replay::Replay(Plan plan, std::vector<Slot>& slots) : plan_(std::move(plan)), sl
     }
   }
   install_hooks(plan_.api);
+  const nb::gil_scoped_release no_gil;
   const TapeLock held = lock();
   for (std::size_t number = 0; number < slots_.size(); ++number) {
     if (slots_[number].is_memory()) {
@@ -179,13 +180,10 @@ nb::list Replay::hand_out_all(const std::vector<nb::object>& tensors, FreshMemor
   return outputs;
 }
 
-void Replay::keep(std::size_t number, const at::Tensor& tensor) {
-  std::optional<TapeLock> held;
-  {
-    const nb::gil_scoped_release no_gil;
-    held.emplace(plan_.api, plan_.tape);
-  }
-  slots_[number].keep(tensor);
+void Replay::keep(std::size_t number, Memory& memory) {
+  const nb::gil_scoped_release no_gil;
+  const TapeLock held = lock();
+  slots_[number].keep(memory);
   plan_.api.set_slot(plan_.tape, number, slots_[number].address());
 }
 

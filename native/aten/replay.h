@@ -10,7 +10,7 @@
 
 namespace nimble::aten {
 
-// Holds the tape. Wait for it without the GIL: the thread that has it may need the GIL to go on.
+// Holds the tape. Not to be had with the GIL held, nor the other way round: a kernel may need both.
 class TapeLock {
  public:
   TapeLock(const ReplayApi& api, void* tape) : api_(api), tape_(tape) { api_.lock(tape_); }
@@ -38,8 +38,8 @@ class Replay {
   Replay(Plan plan, std::vector<Slot>& slots);
 
   nb::list operator()(nb::handle tensors);
-  // Replaces the tensor of a memory.
-  void keep(std::size_t slot, const at::Tensor& tensor);
+  // Replaces the memory of a slot; `memory` is then the one before.
+  void keep(std::size_t slot, Memory& memory);
   TapeLock lock() const { return TapeLock(plan_.api, plan_.tape); }
 
  private:

@@ -67,10 +67,11 @@ void Table::memory(std::size_t number, const at::Tensor& tensor) {
     value_error(c10::str("slot ", number, " has ", slots_[number].nbytes(),
                          " bytes, the tensor that replaces its own ", nbytes));
   }
+  Memory memory(tensor);
   if (replay_) {
-    replay_->keep(number, tensor);
+    replay_->keep(number, memory);
   } else {
-    slots_[number].keep(tensor);
+    slots_[number].keep(memory);
   }
 }
 
@@ -131,6 +132,7 @@ Call Table::call(const std::string& name, const std::string& overload, nb::list 
 }
 
 void Table::run(const std::vector<const Call*>& calls) {
+  if (replay_) value_error("the table has a plan: replay it");
   for (std::size_t number = 0; number < slots_.size(); ++number) {
     if (slots_[number].defined() && !slots_[number].is_memory()) {
       value_error(c10::str("slot ", number, " is bound only while a plan replays"));

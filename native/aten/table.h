@@ -34,7 +34,7 @@ class Table {
             const std::vector<std::optional<std::size_t>>& results,
             const std::vector<std::size_t>& unused);
 
-  // Runs calls one after the other on this thread, without a tape. Needs every slot to be a memory.
+  // Runs calls one after the other on this thread, without a plan. Needs every slot to be a memory.
   void run(const std::vector<const Call*>& calls);
 
   void plan(std::uintptr_t tape, const ReplayApi& api, std::vector<Input> inputs,

@@ -106,6 +106,9 @@ void announce_caller() {
   callers_float_mode.store(float_mode(), std::memory_order_relaxed);
 }
 
-void install_hooks(const ReplayApi& api) { api.set_thread_hooks({&enter, &leave}); }
+void install_hooks(const ReplayApi& api) {
+  static std::atomic<const ReplayApi*> installed{nullptr};
+  if (installed.exchange(&api) != &api) api.set_thread_hooks({&enter, &leave});
+}
 
 }  // namespace nimble::aten

@@ -84,12 +84,16 @@ std::string signature(const c10::FunctionSchema& schema) {
 
 std::unique_ptr<Invocation> make_typed(const Prepared& prepared,
                                        const std::vector<at::Tensor>& outs) {
-  // Other libraries may have declared other C++ types for the same schema.
-  const auto& schema = prepared.op.schema();
-  if (!schema.name().starts_with("aten::") || schema.returns().size() != 1) return nullptr;
-  const std::string wanted = signature(schema);
+  if (prepared.op.schema().returns().size() != 1) return nullptr;
+  const std::string wanted = signature(prepared.op.schema());
   for (const auto& known : kSignatures) {
-    if (known.schema == wanted) return known.make(prepared, outs);
+    if (known.schema != wanted) continue;
+    try {
+      return known.make(prepared, outs);
+    } catch (const c10::Error&) {
+      // A few ops have other C++ types for such a schema, and the dispatcher says so.
+      return nullptr;
+    }
   }
   return nullptr;
 }
