@@ -1,0 +1,109 @@
+// The Python face of nimble._aten; its stub is src/nimble/_aten.pyi.
+#include <c10/util/StringUtil.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "errors.h"
+#include "table.h"
+#include "threads.h"
+#include "watch.h"
+
+namespace nimble::aten {
+namespace {
+
+using namespace nb::literals;
+
+using InputSpec = std::tuple<std::size_t, at::ScalarType, Ints, Ints>;
+
+const ReplayApi& replay_api(nb::handle capsule) {
+  const void* address = PyCapsule_GetPointer(capsule.ptr(), kReplayApiCapsule);
+  if (address == nullptr) throw nb::python_error();
+  const auto& api = *static_cast<const ReplayApi*>(address);
+  if (api.version != kReplayApiVersion) {
+    value_error(c10::str("nimble._core offers version ", api.version, " of its replay interface, ",
+                         "nimble._aten was built for version ", kReplayApiVersion));
+  }
+  return api;
+}
+
+void plan(Table& table, std::uintptr_t tape, nb::handle api, const std::vector<InputSpec>& inputs,
+          const std::vector<nb::tuple>& specs, std::vector<std::size_t> outputs,
+          const std::vector<std::size_t>& mutated) {
+  std::vector<Input> expected;
+  for (const auto& [slot, dtype, shape, strides] : inputs) {
+    expected.push_back({slot, dtype, shape, strides});
+  }
+  std::vector<Output> parsed;
+  for (const auto& spec : specs) parsed.push_back(parse_output(spec));
+  table.plan(tape, replay_api(api), std::move(expected), std::move(parsed), std::move(outputs),
+             mutated);
+}
+
+// A module holds the dicts and parameters that are watched, and may hold the engine that watches.
+const PyType_Slot kWatchSlots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(+[](PyObject* self, visitproc visit, void* arg) {
+       Py_VISIT(Py_TYPE(self));
+       return nb::inst_ready(self) ? nb::inst_ptr<Watch>(self)->traverse(visit, arg) : 0;
+     })},
+    {Py_tp_clear, reinterpret_cast<void*>(+[](PyObject* self) {
+       nb::inst_ptr<Watch>(self)->clear();
+       return 0;
+     })},
+    {0, nullptr},
+};
+
+void bind_table(nb::module_& module) {
+  nb::class_<Ref>(module, "Ref")
+      .def(nb::init<std::size_t>(), "id"_a)
+      .def_ro("id", &Ref::id)
+      .def("__repr__", [](const Ref& ref) { return "Ref(" + std::to_string(ref.id) + ")"; });
+  nb::class_<Call>(module, "Call")
+      .def_ro("fn", &Call::fn)
+      .def_ro("context", &Call::context)
+      .def_ro("kind", &Call::kind)
+      .def_ro("op", &Call::op);
+  nb::class_<Table>(module, "Table")
+      .def(nb::init<std::size_t, std::size_t>(), "slots"_a, "values"_a)
+      .def("storage", &Table::storage, "slot"_a, "nbytes"_a)
+      .def("memory", &Table::memory, "slot"_a, "tensor"_a)
+      .def("value", &Table::value, "id"_a, "slot"_a, "dtype"_a, "shape"_a, "strides"_a,
+           "offset_bytes"_a)
+      .def("call", &Table::call, nb::keep_alive<0, 1>(), "op"_a, "overload"_a, "args"_a, "kwargs"_a,
+           "results"_a, "unused"_a = std::vector<std::size_t>())
+      .def(
+          "run",
+          [](Table& table, const std::vector<const Call*>& calls) {
+            with_warnings([&] { table.run(calls); });
+          },
+          "calls"_a)
+      .def("plan", &plan, "tape"_a, "api"_a, "inputs"_a, "specs"_a, "outputs"_a, "mutated"_a)
+      .def(
+          "replay",
+          [](Table& table, nb::handle tensors) {
+            nb::list outputs;
+            with_warnings([&] { outputs = table.replay(tensors); });
+            return outputs;
+          },
+          "tensors"_a);
+}
+
+}  // namespace
+
+NB_MODULE(_aten, module) {
+  nb::set_leak_warnings(false);  // a table in a global outlives the interpreter, and may
+  check_layout();
+  translate_torch_errors();
+  make_mismatch(module);
+  module.attr("BUILT_AGAINST") = NIMBLE_TORCH_VERSION;
+  module.def("install_hooks", [](nb::handle api) { install_hooks(replay_api(api)); }, "api"_a);
+  bind_table(module);
+  nb::class_<Watch>(module, "Watch", nb::type_slots(kWatchSlots))
+      .def(nb::init<const std::vector<at::Tensor>&, std::vector<Watch::Place>>(), "tensors"_a,
+           "places"_a)
+      .def("changed", &Watch::changed)
+      .def("reset", &Watch::reset);
+}
+
+}  // namespace nimble::aten

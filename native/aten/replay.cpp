@@ -1,0 +1,190 @@
+#include "replay.h"
+
+#include <c10/util/StringUtil.h>
+
+#include <algorithm>
+
+#include "threads.h"
+
+namespace nimble::aten {
+namespace {
+
+void bump_version(const at::Tensor& tensor) {
+  if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+}
+
+}  // namespace
+
+// The memory of one call in its slots, from construction to destruction.
+class Replay::Binding {
+ public:
+  Binding(Replay& replay, const std::vector<nb::object>& tensors, const std::vector<Range>& ranges,
+          FreshMemory& fresh)
+      : replay_(replay), tensors_(tensors), lock_(replay.lock()) {
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      bind(replay_.plan_.inputs[i].slot, reinterpret_cast<void*>(ranges[i].begin));
+    }
+    for (std::size_t i = 0; i < replay_.fresh_.size(); ++i) {
+      bind(replay_.fresh_[i], fresh.address(i));
+    }
+  }
+  Binding(const Binding&) = delete;
+  Binding& operator=(const Binding&) = delete;
+
+  // A replay that failed may have written, too.
+  ~Binding() {
+    for (const auto& input : replay_.plan_.inputs) bind(input.slot, nullptr);
+    for (const std::size_t slot : replay_.fresh_) bind(slot, nullptr);
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      if (replay_.plan_.inputs[i].mutated) bump_version(unpack(tensors_[i]));
+    }
+    for (const std::size_t slot : replay_.plan_.mutated) {
+      if (replay_.slots_[slot].is_memory()) bump_version(replay_.slots_[slot].tensor());
+    }
+  }
+
+ private:
+  void bind(std::size_t slot, void* address) {
+    replay_.slots_[slot].bind(address);
+    replay_.plan_.api.set_slot(replay_.plan_.tape, slot, address);
+  }
+
+  Replay& replay_;
+  const std::vector<nb::object>& tensors_;
+  TapeLock lock_;
+};
+
+Replay::Replay(Plan plan, std::vector<Slot>& slots) : plan_(std::move(plan)), slots_(slots) {
+  for (auto& input : plan_.inputs) check_input(input);
+  for (const std::size_t number : plan_.mutated) {
+    slot(number);
+    for (auto& input : plan_.inputs) input.mutated |= input.slot == number;
+  }
+  for (auto& output : plan_.specs) check_output(output);
+  for (const std::size_t place : plan_.outputs) {
+    if (place >= plan_.specs.size()) {
+      value_error(c10::str("output ", place, " of ", plan_.specs.size(), " does not exist"));
+    }
+  }
+  install_hooks(plan_.api);
+  const nb::gil_scoped_release no_gil;
+  const TapeLock held = lock();
+  for (std::size_t number = 0; number < slots_.size(); ++number) {
+    if (slots_[number].is_memory()) {
+      plan_.api.set_slot(plan_.tape, number, slots_[number].address());
+    }
+  }
+}
+
+Slot& Replay::slot(std::size_t number) {
+  if (number >= slots_.size() || !slots_[number].defined()) {
+    value_error(c10::str("slot ", number, " is not defined"));
+  }
+  return slots_[number];
+}
+
+void Replay::check_input(const Input& input) {
+  if (slot(input.slot).is_memory()) {
+    value_error(c10::str("slot ", input.slot, " is a memory of the plan and cannot be an input"));
+  }
+  slot(input.slot).check(input.dtype, input.shape, input.strides, 0);
+}
+
+void Replay::check_output(Output& output) {
+  const auto check_index = [&](std::size_t index) -> const Input& {
+    if (index >= plan_.inputs.size()) value_error(c10::str("input ", index, " does not exist"));
+    return plan_.inputs[index];
+  };
+  const auto check_memory = [&](std::size_t number) -> const Slot& {
+    if (!slot(number).is_memory()) value_error(c10::str("slot ", number, " is no memory"));
+    return slot(number);
+  };
+  const auto check_view = [](const Slot& slot, at::ScalarType dtype, const Strided& strided) {
+    slot.check(dtype, strided.shape, strided.strides, strided.offset);
+  };
+  if (auto* fresh = std::get_if<Fresh>(&output)) {
+    check_view(slot(fresh->slot), fresh->dtype, fresh->strided);
+    if (slot(fresh->slot).is_memory() ||
+        std::ranges::any_of(plan_.inputs,
+                            [&](const Input& input) { return input.slot == fresh->slot; })) {
+      value_error(c10::str("slot ", fresh->slot, " has a memory and cannot be allocated anew"));
+    }
+    const auto found = std::ranges::find(fresh_, fresh->slot);
+    fresh->place = static_cast<std::size_t>(found - fresh_.begin());
+    if (found == fresh_.end()) fresh_.push_back(fresh->slot);
+  } else if (const auto* passed = std::get_if<Passed>(&output)) {
+    check_index(passed->index);
+  } else if (const auto* view = std::get_if<PassedView>(&output)) {
+    const Input& input = check_index(view->index);
+    check_view(slot(input.slot), input.dtype, view->strided);
+  } else if (const auto* kept = std::get_if<Kept>(&output)) {
+    check_memory(kept->slot);
+  } else if (const auto* view = std::get_if<KeptView>(&output)) {
+    const Slot& memory = check_memory(view->slot);
+    check_view(memory, memory.tensor().scalar_type(), view->strided);
+  }
+}
+
+nb::list Replay::operator()(nb::handle tensors) {
+  const std::vector<nb::object> passed = checked(tensors);
+  const std::vector<Range> ranges = addresses(passed);
+  if (!plan_.mutated.empty()) check_overlaps(plan_.inputs, ranges, slots_, plan_.mutated);
+  FreshMemory fresh;
+  {
+    const nb::gil_scoped_release no_gil;
+    fresh.reserve(fresh_.size());
+    for (const std::size_t number : fresh_) fresh.allocate(slots_[number].nbytes());
+    announce_caller();
+    const Binding binding(*this, passed, ranges, fresh);
+    plan_.api.replay(plan_.tape);
+  }
+  return hand_out_all(passed, fresh);
+}
+
+std::vector<nb::object> Replay::checked(nb::handle tensors) const {
+  const auto items = nb::steal(PySequence_Fast(tensors.ptr(), "replay takes a list of tensors"));
+  if (!items.is_valid()) throw nb::python_error();
+  const auto count = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(items.ptr()));
+  if (count != plan_.inputs.size()) {
+    raise_mismatch(std::min(count, plan_.inputs.size()),
+                   c10::str("is missing or too many: expected ", plan_.inputs.size(),
+                            " tensors, got ", count));
+  }
+  std::vector<nb::object> passed;
+  passed.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    passed.push_back(nb::borrow(PySequence_Fast_GET_ITEM(items.ptr(), i)));
+    check(passed.back(), plan_.inputs[i], i);
+  }
+  return passed;
+}
+
+std::vector<Range> Replay::addresses(const std::vector<nb::object>& tensors) const {
+  std::vector<Range> ranges;
+  ranges.reserve(tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const at::Tensor& tensor = unpack(tensors[i]);
+    const auto begin = reinterpret_cast<std::uintptr_t>(
+        plan_.inputs[i].mutated ? tensor.mutable_data_ptr() : tensor.const_data_ptr());
+    ranges.push_back({begin, begin + slots_[plan_.inputs[i].slot].nbytes()});
+  }
+  return ranges;
+}
+
+nb::list Replay::hand_out_all(const std::vector<nb::object>& tensors, FreshMemory& fresh) {
+  std::vector<nb::object> made;
+  made.reserve(plan_.specs.size());
+  for (const auto& spec : plan_.specs) made.push_back(hand_out(spec, tensors, slots_, fresh));
+  nb::list outputs;
+  for (const std::size_t place : plan_.outputs) outputs.append(made[place]);
+  return outputs;
+}
+
+void Replay::keep(std::size_t number, Memory& memory) {
+  const nb::gil_scoped_release no_gil;
+  const TapeLock held = lock();
+  slots_[number].keep(memory);
+  plan_.api.set_slot(plan_.tape, number, slots_[number].address());
+}
+
+}  // namespace nimble::aten

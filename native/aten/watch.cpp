@@ -1,0 +1,67 @@
+#include "watch.h"
+
+namespace nimble::aten {
+namespace {
+
+// An inference tensor has no version: what is written into it goes unnoticed, as in autograd.
+std::uint32_t version_of(const c10::TensorImpl& tensor) {
+  const auto& counter = tensor.version_counter();
+  return counter.enabled() ? counter.current_version() : 0;
+}
+
+const void* address_of(const c10::TensorImpl& tensor) {
+  const auto* begin = static_cast<const std::byte*>(tensor.unsafe_storage().data());
+  return begin + static_cast<std::size_t>(tensor.storage_offset()) * tensor.itemsize();
+}
+
+}  // namespace
+
+Watch::State::State(const c10::TensorImpl& tensor)
+    : version(version_of(tensor)),
+      address(address_of(tensor)),
+      sizes(tensor.sizes().vec()),
+      strides(tensor.strides().vec()) {}
+
+// Sizes and strides, because `p.data = p.data.t()` leaves version and address alone.
+bool Watch::State::holds(const c10::TensorImpl& tensor) const {
+  return version == version_of(tensor) && address == address_of(tensor) &&
+         tensor.sizes() == at::IntArrayRef(sizes) && tensor.strides() == at::IntArrayRef(strides);
+}
+
+Watch::Watch(const std::vector<at::Tensor>& tensors, std::vector<Place> places)
+    : places_(std::move(places)) {
+  tensors_.reserve(tensors.size());
+  for (const auto& tensor : tensors) {
+    if (!is_plain(tensor)) value_error("only ordinary CPU tensors can be watched");
+    tensors_.push_back({tensor, State(*tensor.unsafeGetTensorImpl())});
+  }
+}
+
+bool Watch::changed() const {
+  for (const auto& [tensor, state] : tensors_) {
+    if (!state.holds(*tensor.unsafeGetTensorImpl())) return true;
+  }
+  for (const auto& [dict, key, expected] : places_) {
+    PyObject* found = PyDict_GetItemWithError(dict.ptr(), key.ptr());
+    if (found == nullptr && PyErr_Occurred() != nullptr) throw nb::python_error();
+    if ((found == nullptr ? Py_None : found) != expected.ptr()) return true;
+  }
+  return false;
+}
+
+void Watch::reset() {
+  for (auto& [tensor, state] : tensors_) state = State(*tensor.unsafeGetTensorImpl());
+}
+
+int Watch::traverse(visitproc visit, void* arg) const {
+  for (const auto& [dict, key, expected] : places_) {
+    Py_VISIT(dict.ptr());
+    Py_VISIT(key.ptr());
+    Py_VISIT(expected.ptr());
+  }
+  return 0;
+}
+
+void Watch::clear() { places_.clear(); }
+
+}  // namespace nimble::aten

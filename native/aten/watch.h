@@ -1,0 +1,44 @@
+// Notices that parameters were written, moved or replaced.
+#pragma once
+
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "memory.h"
+#include "python.h"
+
+namespace nimble::aten {
+
+class Watch {
+ public:
+  using Place = std::tuple<nb::dict, nb::str, nb::object>;
+
+  Watch(const std::vector<at::Tensor>& tensors, std::vector<Place> places);
+
+  // Whether anything is not as at the last reset.
+  bool changed() const;
+  void reset();
+
+  int traverse(visitproc visit, void* arg) const;
+  void clear();
+
+ private:
+  struct State {
+    std::uint32_t version;
+    const void* address;
+    Ints sizes, strides;
+
+    explicit State(const c10::TensorImpl& tensor);
+    bool holds(const c10::TensorImpl& tensor) const;
+  };
+  struct Watched {
+    at::Tensor tensor;
+    State state;
+  };
+
+  std::vector<Watched> tensors_;
+  std::vector<Place> places_;
+};
+
+}  // namespace nimble::aten
