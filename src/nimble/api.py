@@ -64,7 +64,7 @@ def compile(
     target = Target.of(model)
     engine = Engine(
         target,
-        name or getattr(model, "__name__", type(model).__name__),
+        name or str(getattr(model, "__name__", type(model).__name__)),
         settings,
         strict_shapes=strict_shapes,
         max_plans=max_plans,

@@ -18,7 +18,7 @@ from nimble.capture.structure import Leaf, Nest, Structure, flatten, unflatten
 from nimble.devices.cpu import Constants
 from nimble.errors import InputError
 from nimble.ladder import Shapes, pad_rows, resized, rungs
-from nimble.observe.explain import explain
+from nimble.observe.explain import explain_plans
 from nimble.observe.timeline import Timeline
 from nimble.plan import Plan, Report, Settings, make_plan
 from nimble.rewrite.rows import dependent_rows, different_tasks
@@ -271,7 +271,7 @@ class Engine:
 
     def explain(self) -> str:
         """What was decided for each plan, and why."""
-        return explain(self.name, self.settings.workers, self.plans)
+        return explain_plans(self.name, self.settings.workers, self.plans)
 
     def timeline(self, plan: int = -1) -> Timeline:
         """One measured replay of a plan (the last used, unless told), on its example inputs. The

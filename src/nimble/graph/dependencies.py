@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nimble.graph.ir import Graph
@@ -35,7 +36,11 @@ def writers_of(graph: Graph) -> dict[int, tuple[int, ...]]:
         written = by_content.get(graph.content(value.id).id, ())
         mine = extent(graph, value.id)
         found[value.id] = tuple(
-            dict.fromkeys(t for t, v in written if v == value.id or mine.overlaps(extent(graph, v)))
+            dict.fromkeys(
+                t
+                for t, v in written
+                if v == value.id or mine.overlaps(extent(graph, v))
+            )
         )
     return found
 
@@ -51,23 +56,40 @@ def dependencies(graph: Graph) -> list[set[int]]:
     for t, task in enumerate(graph.tasks):
         for v in task.reads:
             before[t].update(w for w in writers[v] if w != t)
-    for earlier, later in overwritten(graph):
+    for earlier, later in (*overwritten(graph), *showing_through(graph)):
         before[later].add(earlier)
     return before
+
+
+def older(graph: Graph, id: int) -> Iterator[int]:
+    """The contents that were in the memory of `id` before its own, latest first."""
+    below = graph.content(id)
+    while below.overwrites is not None:
+        below = graph.content(below.overwrites)
+        yield below.id
+
+
+def showing_through(graph: Graph) -> Iterator[tuple[int, int]]:
+    """Pairs (task that wrote older contents, task that reads a newer version of them).
+
+    A version may be written in part; the rest of it is what was there before.
+    """
+    written: dict[int, list[tuple[int, Extent]]] = {}
+    for t, task in enumerate(graph.tasks):
+        for v in task.writes:
+            written.setdefault(graph.content(v).id, []).append((t, extent(graph, v)))
+    for t, task in enumerate(graph.tasks):
+        for v in task.reads:
+            for content in older(graph, v):
+                for other, where in written.get(content, ()):
+                    if other != t and where.overlaps(extent(graph, v)):
+                        yield other, t
 
 
 def overwritten(graph: Graph) -> list[tuple[int, int]]:
     """Pairs (task that touches older contents, task that overwrites them)."""
     if not any(value.overwrites is not None for value in graph.values):
         return []
-    older: dict[int, set[int]] = {}
-    for value in graph.values:
-        if value.overwrites is not None:
-            below, seen = value, set()
-            while below.overwrites is not None:
-                below = graph.content(below.overwrites)
-                seen.add(below.id)
-            older[value.id] = seen
     touches: dict[int, list[tuple[int, Extent]]] = {}
     for t, task in enumerate(graph.tasks):
         for v in (*task.reads, *task.writes):
@@ -76,7 +98,7 @@ def overwritten(graph: Graph) -> list[tuple[int, int]]:
     for t, task in enumerate(graph.tasks):
         for v in task.writes:
             mine = extent(graph, v)
-            for content in older.get(graph.content(v).id, ()):
+            for content in older(graph, v):
                 for other, where in touches.get(content, ()):
                     if other != t and mine.overlaps(where):
                         pairs.append((other, t))

@@ -27,7 +27,7 @@ class Explained(Protocol):
     measured_ns: int | None
 
 
-def explain(name: str, workers: int, plans: Sequence[Explained]) -> str:
+def explain_plans(name: str, workers: int, plans: Sequence[Explained]) -> str:
     lines = [f"{name}: {_count(len(plans), 'plan')}, {_count(workers, 'worker')}"]
     for number, plan in enumerate(plans):
         lines += ["", *_plan(number, plan)]

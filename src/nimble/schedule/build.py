@@ -1,0 +1,116 @@
+"""`schedule`: decide streams, waits and memory for a graph, and prove the result."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from nimble.errors import ScheduleError
+from nimble.graph import Costs, DType, Graph, RecordedCosts, Role, dependencies
+from nimble.schedule.arena import Arena, arrange
+from nimble.schedule.assignment import Assignment, Timing, concurrent
+from nimble.schedule.fitting import fit
+from nimble.schedule.lifetimes import Home, homes
+from nimble.schedule.listing import spread
+from nimble.schedule.matching import fewest_waits_then_streams, width
+from nimble.schedule.order import Order
+from nimble.schedule.plan import Decision, Schedule, Wait
+from nimble.schedule.proof import prove
+
+
+def schedule(
+    graph: Graph,
+    *,
+    streams: int | None = None,
+    costs: Costs | None = None,
+    memory_limit: int | None = None,
+) -> Schedule:
+    """Decide everything that will happen when the graph is replayed, and prove it free of races.
+
+    Without `streams`, every two independent tasks get different streams. With it, tasks are spread
+    over at most that many, and only where `costs` predict an earlier finish. `memory_limit` caps
+    the bytes of the arena; MemoryLimitError says what is possible if that is not.
+    """
+    if streams is not None and streams < 1:
+        raise ScheduleError(f"streams={streams}: give at least 1, or None for as many as help")
+    order = _order(graph)
+    costs = costs or RecordedCosts()
+    timing = Timing(tuple(costs.task(graph, task) for task in graph.tasks), costs.wait)
+    needed = homes(graph)
+    fastest = concurrent(order) if streams is None else spread(order, timing, streams)
+    if memory_limit is None:
+        assignment, arena = fastest, arrange(needed, fastest.order)
+    else:
+        assignment, arena = fit(order, timing, needed, fastest, memory_limit)
+    built = Schedule(
+        graph=graph,
+        streams=assignment.streams,
+        waits=tuple(Wait(task, on) for task, on in assignment.waits),
+        offsets=_offsets(graph, needed, arena),
+        arena_bytes=arena.bytes,
+        decision=_decision(order, timing, assignment, streams, assignment is not fastest),
+    )
+    prove(built)
+    return built
+
+
+def _order(graph: Graph) -> Order:
+    before = dependencies(graph)
+    for task, earlier in enumerate(before):
+        late = max(earlier, default=-1)
+        if late >= task:
+            raise ScheduleError(
+                f"task {task} {graph.tasks[task].name!r} needs what task {late} "
+                f"{graph.tasks[late].name!r} does, which comes after it in graph {graph.name!r}; "
+                "sort the tasks, and give what is written over older contents a version of its own"
+            )
+    return Order.of(before, range(len(before)))
+
+
+def _offsets(graph: Graph, needed: list[Home], arena: Arena) -> tuple[int | None, ...]:
+    starts = {home.id: offset for home, offset in zip(needed, arena.offsets, strict=True)}
+    offsets: list[int | None] = []
+    for value in graph.values:
+        home = graph[graph.homes[value.id]]
+        start = starts.get(home.id)
+        if home.role is not Role.INTERMEDIATE or value.dtype is DType.TOKEN:
+            start = None
+        elif home.span == 0:
+            start = 0
+        offsets.append(None if start is None else start + value.offset)
+    return tuple(offsets)
+
+
+def _decision(
+    order: Order, timing: Timing, assignment: Assignment, streams: int | None, squeezed: bool
+) -> Decision:
+    chains, matching = fewest_waits_then_streams(order)
+    widest = width(order, matching.after)
+    after = [-1] * len(order)
+    for stream in assignment.streams:
+        for earlier, later in pairwise(stream):
+            after[earlier] = later
+    used = len(assignment.streams)
+    predicted = timing.finish(assignment)
+    if squeezed:
+        reason = "the fastest found whose arena fits in the memory limit"
+    elif widest <= 1:
+        reason = "every task depends on the one before it"
+    elif streams is None and used > widest:
+        reason = f"{widest} would do for the independent tasks, but not with so few waits"
+    elif streams is None:
+        reason = f"{used} tasks are independent of one another, and no more"
+    elif used > 1:
+        reason = f"predicted {predicted:,} ns instead of {timing.total:,} ns on one"
+    else:
+        reason = f"no use of up to {streams} is predicted to finish sooner"
+    return Decision(
+        tasks=len(order),
+        meg_edges=order.edges,
+        chains=len(order) - chains.size,
+        width=widest,
+        concurrency=width(assignment.order, after),
+        predicted_ns=predicted,
+        sequential_ns=timing.total,
+        critical_path_ns=max(timing.critical_paths(order), default=0),
+        reason=f"{used} stream{'' if used == 1 else 's'}: {reason}",
+    )

@@ -1,0 +1,113 @@
+"""Native kernels give PyTorch's results bit for bit."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from nimble import _core
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, float("inf"), -float("inf"), float("nan"), 1e-45, -1e-45, 5e-324]
+OPS: dict[str, Callable[..., torch.Tensor]] = {
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
+    "relu": torch.relu,
+}
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+def tape_for(kernel: str, operands: list[tuple[int, int]], ints: list[int]) -> _core.Tape:
+    tape = _core.Tape(streams=1, tasks=1, slots=len(operands))
+    tape.native(0, 0, kernel, operands, ints, [])
+    tape.finish()
+    return tape
+
+
+def bits(x: torch.Tensor) -> torch.Tensor:
+    return x.view(torch.int32 if x.dtype == torch.float32 else torch.int64)
+
+
+def operands_for(op: str, dtype: torch.dtype, count: int) -> list[torch.Tensor]:
+    """Every pair of special values, then random ones."""
+    generator = torch.Generator().manual_seed(count)
+    special = torch.tensor(SPECIAL, dtype=dtype)
+    a, b = special.repeat_interleave(len(special)), special.repeat(len(special))
+    random = torch.randn(2, count, dtype=dtype, generator=generator)
+    a, b = torch.cat([a, random[0]])[:count], torch.cat([b, random[1]])[:count]
+    return [a] if op == "relu" else [a, b]
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 64, 100, 1003])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("op", OPS)
+def test_arithmetic(op: str, dtype: str, count: int) -> None:
+    inputs = operands_for(op, DTYPES[dtype], count)
+    out = torch.full_like(inputs[0], 7.0)
+    tensors = [out, *inputs]
+    tape = tape_for(f"{op}.{dtype}", [(slot, 0) for slot in range(len(tensors))], [count])
+    for slot, tensor in enumerate(tensors):
+        tape.set_slot(slot, tensor.data_ptr())
+    tape.replay()
+    assert torch.equal(bits(out), bits(OPS[op](*inputs)))
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_the_output_may_be_an_input(op: str) -> None:
+    inputs = operands_for(op, torch.float32, 333)
+    expected = OPS[op](*inputs)
+    operands = [(0, 0), (0, 0), (1, 0)][: len(inputs) + 1]
+    tape = tape_for(f"{op}.float32", operands, [333])
+    for slot, tensor in enumerate(inputs):
+        tape.set_slot(slot, tensor.data_ptr())
+    if op == "relu":
+        tape.set_slot(1, 0)
+    tape.replay()
+    assert torch.equal(bits(inputs[0]), bits(expected))
+
+
+def test_copy_takes_bytes_at_offsets_from_slots_that_move() -> None:
+    source, target = torch.arange(16, dtype=torch.uint8), torch.zeros(16, dtype=torch.uint8)
+    tape = tape_for("copy", [(0, 3), (1, 5)], [4])
+    tape.set_slot(0, target.data_ptr())
+    tape.set_slot(1, source.data_ptr())
+    tape.replay()
+    assert target.tolist() == [0, 0, 0, 5, 6, 7, 8] + [0] * 9
+    tape.set_slot(1, source.data_ptr() + 4)
+    tape.replay()
+    assert target.tolist() == [0, 0, 0, 9, 10, 11, 12] + [0] * 9
+
+
+def test_every_kernel_is_listed() -> None:
+    expected = {"copy", *(f"{op}.{dtype}" for op in OPS for dtype in DTYPES)}
+    assert set(_core.native_kernels()) == expected
+
+
+@pytest.mark.parametrize(
+    ("kernel", "operands", "ints", "floats", "message"),
+    [
+        ("tanh.float32", [(0, 0)], [1], [], "there is no native kernel 'tanh.float32'; there are"),
+        ("add.float32", [(0, 0)] * 2, [1], [], "'add.float32' takes 3 operands, not 2"),
+        ("relu.float32", [(0, 0)] * 2, [], [], "'relu.float32' takes 1 ints, not 0"),
+        ("copy", [(0, 0)] * 2, [1], [0.5], "'copy' takes 0 floats, not 1"),
+        ("copy", [(0, 0), (2, 0)], [1], [], "operand 1 of task 0 is at slot 2, offset 0"),
+        ("copy", [(0, -4), (0, 0)], [1], [], "operand 0 of task 0 is at slot 0, offset -4"),
+        ("copy", [(0, 0)] * 2, [-1], [], "task 0 has a negative count, -1"),
+    ],
+)
+def test_calls_that_do_not_fit_are_refused(
+    kernel: str, operands: list[tuple[int, int]], ints: list[int], floats: list[float], message: str
+) -> None:
+    tape = _core.Tape(streams=1, tasks=1, slots=2)
+    with pytest.raises(ValueError, match=message.replace("[", r"\[")):
+        tape.native(0, 0, kernel, operands, ints, floats)
+
+
+def test_a_slot_in_use_must_have_an_address() -> None:
+    tape = tape_for("copy", [(0, 0), (1, 0)], [0])
+    tape.set_slot(0, 0)
+    with pytest.raises(RuntimeError, match="slot 1 is used by a native kernel and has no address"):
+        tape.replay()
+    tape.set_slot(1, 0)
+    tape.replay()
