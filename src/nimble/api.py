@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from nimble import _core
-from nimble.artifact import read
+from nimble.artifact import read_engine
 from nimble.capture import Target
 from nimble.dynamo import Backend
 from nimble.engine import Engine
@@ -84,7 +84,7 @@ def load(
     Results that were dataclasses or Hugging Face outputs come back as dicts, unless their classes
     are given in `types`.
     """
-    loaded = read(Path(path), types, workers)
+    loaded = read_engine(Path(path), types, workers)
     engine = Engine(None, loaded.name, loaded.settings, max_plans=max(16, len(loaded.plans)))
     engine.adopt(loaded.plans, loaded.constants)
     return engine

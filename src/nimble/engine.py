@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from nimble import _aten
-from nimble.artifact import write
+from nimble.artifact import write_engine
 from nimble.capture import Target, capture, input_names
 from nimble.capture.structure import Leaf, Nest, Structure, flatten, unflatten
 from nimble.devices.cpu import Constants
@@ -284,7 +284,7 @@ class Engine:
         `nimble.load`."""
         mode = self._target.training if self._target is not None else ()
         plans = [plan for plan in self.plans if plan.signature.training == mode]
-        write(Path(path), self.name, self.settings, plans)
+        write_engine(Path(path), self.name, self.settings, plans)
 
     def __repr__(self) -> str:
         return f"Engine({self.name}, {len(self._plans)} plans, {self.settings.workers} workers)"

@@ -52,8 +52,8 @@ class Loaded:
     constants: Constants
 
 
-def read(path: Path, types: Iterable[type[Any]], workers: int | None) -> Loaded:
-    """Read, check, prove and bind what `write` wrote."""
+def read_engine(path: Path, types: Iterable[type[Any]], workers: int | None) -> Loaded:
+    """Read, check, prove and bind what `write_engine` wrote."""
     known = {class_name(kind): kind for kind in types}
     try:
         body, weights = _open(path)

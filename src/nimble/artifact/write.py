@@ -22,7 +22,7 @@ from nimble.graph.codec import encode as encode_graph
 from nimble.plan import Plan, Settings
 
 
-def write(path: Path, name: str, settings: Settings, plans: Sequence[Plan]) -> None:
+def write_engine(path: Path, name: str, settings: Settings, plans: Sequence[Plan]) -> None:
     """Write plans and the weights they use. The file appears whole or not at all."""
     if not plans:
         raise ArtifactError("the engine has no plan to save; call it or compile it first")
