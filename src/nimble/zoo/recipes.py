@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from nimble.zoo.batch_norm import calibrate
 from nimble.zoo.bert import VOCABULARY, Bert
+from nimble.zoo.cells import AMOEBANET, DARTS, CellNetwork
 from nimble.zoo.densenet import densenet
 from nimble.zoo.efficientnet import efficientnet
 from nimble.zoo.gnn import GraphNetwork
@@ -21,6 +22,7 @@ from nimble.zoo.inception import inception_v3
 from nimble.zoo.mlp import mlp
 from nimble.zoo.mobilenet import mobilenet_v2
 from nimble.zoo.nasnet import nasnet_a
+from nimble.zoo.randwire import randwire
 from nimble.zoo.recurrent import UnrolledGRU, UnrolledLSTM
 from nimble.zoo.resnet import resnet
 from nimble.zoo.squeezenet import squeezenet
@@ -71,6 +73,9 @@ RECIPES = {
     "mobilenet_v2": Recipe(lambda size, batch: mobilenet_v2(), _image, 224),
     "nasnet_a_mobile": Recipe(lambda size, batch: nasnet_a(4, 1056, 32), _image, 224),
     "nasnet_a_large": Recipe(lambda size, batch: nasnet_a(6, 4032, 96), _image, 331),
+    "amoebanet": Recipe(lambda size, batch: CellNetwork(AMOEBANET), _image, 224),
+    "darts": Recipe(lambda size, batch: CellNetwork(DARTS), _image, 224),
+    "randwire": Recipe(lambda size, batch: randwire(), _image, 224),
     "efficientnet_b0": Recipe(lambda size, batch: efficientnet(), _image, 224),
     "efficientnet_b5": Recipe(
         lambda size, batch: efficientnet(1.6, 2.2, dropout=0.4, eps=1e-3), _image, 456
