@@ -12,6 +12,7 @@ class alignas(kLine) Seat {
  public:
   // For anyone.
   void ring() {
+    if (ring_if_asleep()) return;  // a thread still waking up from that costs no system call again
     bell_.fetch_add(1);
     if (asleep_.load()) futex_wake(bell_, 1);
   }
