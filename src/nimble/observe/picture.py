@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nimble.observe.timeline import Timeline
 
+_COLOURS = (
+    "#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#b07aa1", "#76b7b2", "#edc948", "#9c755f",
+    "#ff9da7", "#86bcb6", "#d4a6c8",
+)  # fmt: skip
+_OTHER = "#bab0ac"
 _WIDTH, _LANE, _LEFT, _TOP = 1120, 44, 84, 46
 
 
@@ -17,10 +21,15 @@ def picture(timeline: Timeline) -> str:
     duration = max(timeline.duration, 1)
     scale = (_WIDTH - _LEFT - 16) / duration
     bottom = _TOP + timeline.streams * _LANE
-    title = (
-        f"{timeline.name}: {len(timeline.bars)} tasks, {timeline.streams} streams, "
-        f"{len(timeline.waits)} waits, {duration / 1e6:.3f} ms"
+    spent = _time_by_op(timeline)
+    colours = dict(zip(spent, _COLOURS, strict=False))
+    counts = (
+        (len(timeline.bars), "task"),
+        (timeline.streams, "stream"),
+        (len(timeline.waits), "wait"),
     )
+    said = ", ".join(f"{n} {what}" if n == 1 else f"{n} {what}s" for n, what in counts)
+    title = f"{timeline.name}: {said}, {duration / 1e6:.3f} ms"
     shapes = [f'<text x="{_LEFT}" y="22" class="title">{escape(title)}</text>']
     for stream in range(timeline.streams):
         y = _TOP + stream * _LANE
@@ -33,16 +42,17 @@ def picture(timeline: Timeline) -> str:
         width = max((bar.stop - bar.start) * scale, 0.4)
         shapes.append(
             f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="{_LANE - 8}" '
-            f'fill="{_colour(bar.op)}"><title>{escape(bar.name)} ({escape(bar.op)}), '
+            f'fill="{colours.get(bar.op, _OTHER)}" class="bar">'
+            f"<title>{escape(bar.name)} ({escape(bar.op)}), "
             f"{(bar.stop - bar.start) / 1000:.1f} us</title></rect>"
         )
     shapes += _axis(duration, scale, bottom)
-    shapes += _legend(timeline, bottom + 34)
-    height = bottom + 34 + 22 * (1 + (min(len({b.op for b in timeline.bars}), 12) - 1) // 4)
+    shapes += _legend(spent, colours, bottom + 38)
+    height = bottom + 38 + 22 * ((min(len(spent), len(_COLOURS) + 1) + 3) // 4)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
         f'width="{_WIDTH}" height="{height}"><style>text{{font:13px sans-serif;fill:#24292f}}'
-        ".title{font-weight:600;font-size:15px}.lane{fill:#f0f2f4}.tick{stroke:#b8bfc6}"
+        ".title{font-weight:600;font-size:15px}.lane{fill:#f0f2f4}.bar{stroke:#fff;stroke-width:.4}.tick{stroke:#b8bfc6}"
         f'</style><rect width="100%" height="100%" fill="#fff"/>{"".join(shapes)}</svg>\n'
     )
 
@@ -66,18 +76,26 @@ def _time(ns: int) -> str:
     return f"{ns / 1e6:g} ms" if ns >= 1_000_000 else f"{ns / 1000:g} us"
 
 
-def _legend(timeline: Timeline, y: int) -> list[str]:
+def _time_by_op(timeline: Timeline) -> dict[str, int]:
+    """Nanoseconds spent in each operator, most first."""
     spent: dict[str, int] = {}
     for bar in timeline.bars:
         spent[bar.op] = spent.get(bar.op, 0) + bar.stop - bar.start
+    return dict(sorted(spent.items(), key=lambda item: -item[1]))
+
+
+def _legend(spent: dict[str, int], colours: dict[str, str], y: int) -> list[str]:
     total = max(sum(spent.values()), 1)
+    shown = [(_short(op), colours[op], time) for op, time in spent.items() if op in colours]
+    rest = total - sum(time for _, _, time in shown)
+    if len(spent) > len(shown):
+        shown.append(("others", _OTHER, rest))
     entries = []
-    for place, op in enumerate(sorted(spent, key=lambda op: -spent[op])[:12]):
+    for place, (name, colour, time) in enumerate(shown):
         x, row = _LEFT + (place % 4) * 258, y + (place // 4) * 22
         entries.append(
-            f'<rect x="{x}" y="{row - 10}" width="12" height="12" fill="{_colour(op)}"/>'
-            f'<text x="{x + 18}" y="{row}">{escape(_short(op))} {100 * spent[op] / total:.0f} %'
-            "</text>"
+            f'<rect x="{x}" y="{row - 10}" width="12" height="12" fill="{colour}"/>'
+            f'<text x="{x + 18}" y="{row}">{escape(name)} {100 * time / total:.0f} %</text>'
         )
     return entries
 
@@ -85,8 +103,3 @@ def _legend(timeline: Timeline, y: int) -> list[str]:
 def _short(op: str) -> str:
     name = op.split(".")[1] if "." in op else op
     return name if len(name) <= 26 else name[:25] + "…"
-
-
-def _colour(op: str) -> str:
-    hue = int(hashlib.sha256(op.encode()).hexdigest()[:4], 16) % 360
-    return f"hsl({hue},62%,56%)"
