@@ -132,7 +132,8 @@ def dags(draw: st.DrawFn, most: int = 6) -> list[set[int]]:
     """For every task, tasks of lower number that it depends on."""
     count = draw(st.integers(1, most))
     pairs = count * (count - 1) // 2
-    chosen = draw(st.integers(0, 2**pairs - 1)) & draw(st.integers(0, 2**pairs - 1))
+    some, others = (draw(st.integers(0, 2**pairs - 1)) for _ in range(2))
+    chosen = some & others if draw(st.booleans()) else some | others
     place = iter(range(pairs))
     return [{p for p in range(t) if chosen >> next(place) & 1} for t in range(count)]
 

@@ -198,6 +198,12 @@ def test_an_impossible_limit_names_what_is_possible() -> None:
     assert caught.value.smallest == caught.value.lower_bound == 640 + 1280
 
 
+def test_bytes_are_handed_on_past_smaller_values() -> None:
+    """The bytes of the first large value serve the second one, several tasks later."""
+    graph = from_edges([set(), {0}, {1}, {2}, {3}, {4}, {5}], [640, 64, 64, 64, 640, 64, 64])
+    assert schedule(graph).arena_lower_bound == 640 + 64
+
+
 def test_large_values_do_not_overflow_the_bound() -> None:
     size = 1 << 36
     built: Schedule = schedule(from_edges([set(), {0}, {0}, {1, 2}], sizes=[size] * 4))

@@ -19,8 +19,10 @@ from schedule_graphs import (
 )
 
 from nimble.errors import ProofError
-from nimble.graph import DType, Graph, Role, dependencies
+from nimble.graph import DType, Graph, Ref, Role, dependencies
 from nimble.schedule import Schedule, Wait, prove, schedule
+from nimble.schedule.layout import Layout
+from nimble.schedule.parts import Parts
 
 seeds = st.integers(0, 2**32)
 
@@ -190,6 +192,57 @@ def test_a_result_may_overlap_an_operand_only_in_place() -> None:
     assert schedule(build.graph(last)).arena_bytes == 64
 
 
+def in_one_stream(build: Builder, *outputs: int) -> Schedule:
+    """All tasks in order and all roots side by side, without asking for a proof."""
+    graph = build.graph(*outputs)
+    trivial = schedule(from_edges([set()]))
+    offsets: list[int | None] = []
+    for v in graph.values:
+        in_arena = graph.home(v.id).role is Role.INTERMEDIATE
+        offsets.append(64 * graph.homes[v.id] + v.offset if in_arena else None)
+    tasks = tuple(range(len(graph.tasks)))
+    return replace(
+        trivial, graph=graph, streams=(tasks,), offsets=tuple(offsets), arena_bytes=1 << 10
+    )
+
+
+def test_in_place_means_the_very_next_version() -> None:
+    build = Builder()
+    source = build.value(Role.INPUT)
+    first = build.value()
+    second = build.value(overwrites=first)
+    third = build.value(overwrites=second)
+    build.task([source], [first])
+    build.task([first], [third])
+    with pytest.raises(ProofError, match="task 1 't1' writes value %3 'v3' over value %1 'v1'"):
+        prove(in_one_stream(build, third))
+
+
+def test_a_task_may_not_write_a_value_and_its_next_version() -> None:
+    build = Builder()
+    source = build.value(Role.INPUT)
+    first = build.value()
+    second = build.value(overwrites=first)
+    build.task([source], [first, second])
+    with pytest.raises(ProofError, match="over value %1 'v1', but not after task 0 't0' used it"):
+        prove(in_one_stream(build, second))
+
+
+def test_a_task_may_not_read_what_it_writes_unless_other_elements() -> None:
+    build = Builder()
+    source = build.value(Role.INPUT)
+    whole = build.value(shape=(4,))
+    halves = [build.value(shape=(2,), base=whole, strides=(2,), offset=at) for at in (0, 1)]
+    result = build.value(Role.OUTPUT)
+    build.task([source], [halves[0]])
+    build.task([halves[0]], [halves[1]])
+    build.task([whole], [result])
+    assert accepts(in_one_stream(build, result))
+    build.tasks[1] = replace(build.tasks[1], args=(Ref(whole),), reads=(whole,))
+    with pytest.raises(ProofError, match="while it writes"):
+        prove(in_one_stream(build, result))
+
+
 def test_two_results_of_a_task_may_not_overlap() -> None:
     build = Builder()
     source = build.value(Role.INPUT)
@@ -236,6 +289,16 @@ def test_parameters_are_never_written() -> None:
     weight = replace(built.graph[result], role=Role.PARAMETER)
     graph = replace(built.graph, values=(built.graph[source], weight))
     with pytest.raises(ProofError, match="whose role is parameter"):
+        prove(replace(built, graph=graph))
+    with pytest.raises(ProofError, match="whose role is parameter"):
+        Parts(Layout(graph, built.offsets, built.arena_bytes))
+
+
+def test_only_views_have_an_offset_in_their_home() -> None:
+    built = chain()
+    shifted = replace(built.graph[0], offset=2)
+    graph = replace(built.graph, values=(shifted, *built.graph.values[1:]))
+    with pytest.raises(ProofError, match="value %0 'v0' is no view, but has an offset"):
         prove(replace(built, graph=graph))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from interleavings import elements
 
@@ -23,6 +23,7 @@ def strided(draw: st.DrawFn) -> Value:
     return value(shape, strides, 2 * draw(st.integers(0, 8)))
 
 
+@example([value((4,), (1,), offset=2), value((2,), (2,))])
 @settings(max_examples=400, deadline=None)
 @given(st.lists(strided(), min_size=2, max_size=4))
 def test_boxes_say_the_truth_about_bytes(values: list[Value]) -> None:

@@ -94,13 +94,24 @@ def test_no_smaller_set_of_waits_keeps_the_order(before: list[set[int]]) -> None
             assert closure(len(before), in_streams | set(waits)) != ordered
 
 
+TWO = {0, 1}
+HARD = [
+    [set(), set(), set(), TWO, {3}, {3}, set(), {2, 5}, {6, 7}, {0, 1, 6}, {6, 7}],
+    [set(), set(), set(), set(), TWO, set(), {4, 5}, {3, 4}, {2, 3, 5}, {8}, {8}],
+    [set(), set(), TWO, set(), set(), {2, 3}, {4, 5}, {4, 5}, {6}, {6, 7}, {4}, {9}],
+]
+
+
+@pytest.mark.parametrize("before", HARD)
+def test_a_matching_of_the_closure_alone_would_need_more_waits(before: list[set[int]]) -> None:
+    built = schedule(from_edges(before))
+    assert (len(built.waits), len(built.streams)) == by_assignment(before)
+
+
 def test_fewest_waits_come_before_fewest_streams() -> None:
     """Four streams would do for the independent tasks of this graph, with a wait more."""
-    two = {0, 1}
-    before = [set(), set(), set(), two, {3}, {3}, set(), {2, 5}, {6, 7}, two | {6}, {6, 7}]
-    built = schedule(from_edges(before))
+    built = schedule(from_edges(HARD[0]))
     assert (built.decision.width, len(built.streams)) == (4, 5)
-    assert (len(built.waits), len(built.streams)) == by_assignment(before)
     assert "4 would do" in built.decision.reason
 
 
@@ -197,6 +208,18 @@ def test_a_part_that_gains_nothing_stays_on_one_stream() -> None:
     built = schedule(graph, streams=2, costs=RecordedCosts(wait=1000))
     assert sorted(map(len, built.streams)) == [1, 6]
     assert built.decision.predicted_ns == 1000 + 9000 + 2 * 1000 + 1000 + 3000 + 1000
+
+
+@pytest.mark.parametrize(("wait", "streams"), [(1000, 2), (1100, 1), (1500, 1)])
+def test_tiles_that_need_each_other_are_spread_only_if_that_is_faster(
+    wait: int, streams: int
+) -> None:
+    """Two tiles a layer, each reading both of the layer below; one stream is taken in a tie."""
+    before = [{t // 2 * 2 - 2, t // 2 * 2 - 1} if t > 1 else set() for t in range(22)]
+    graph = from_edges(before, costs=[1000] * 22)
+    built = schedule(graph, streams=2, costs=RecordedCosts(wait=wait))
+    assert len(built.streams) == streams
+    assert built.decision.predicted_ns == (22_000 if streams == 1 else 11_000 + 10 * wait)
 
 
 def test_the_same_graph_gives_the_same_schedule() -> None:

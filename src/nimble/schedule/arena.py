@@ -15,7 +15,8 @@ from nimble.schedule.order import Order
 _CLOSE = 1.02
 _PLACEMENTS = 30_000
 """How many a search may make in all, so that big graphs are searched less."""
-_ROUNDS = 12
+_MOST_ROUNDS = 200
+_FRESH_START = 12
 _BLAME = 1.5
 
 
@@ -48,10 +49,10 @@ def arrange(homes: Sequence[Home], order: Order, limit: int | None = None) -> Ar
     goal = int(_CLOSE * bound)
     if limit is not None:
         goal = min(goal, limit) if bound <= limit else best.bytes
-    for turn in range(1, max(3, _PLACEMENTS // len(homes))):
+    for turn in range(1, min(_MOST_ROUNDS, max(3, _PLACEMENTS // len(homes)))):
         if best.bytes <= goal:
             break
-        if turn % _ROUNDS == 0:
+        if turn % _FRESH_START == 0:
             priority = next(starts)
         else:
             priority = priority * np.where(np.array(arena.offsets) + sizes > bound, _BLAME, 1)

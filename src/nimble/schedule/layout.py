@@ -16,12 +16,10 @@ _MOST_DIMS = 64
 
 def check_graph(graph: Graph) -> None:
     """Raise ProofError unless the graph obeys the IR and its numbers can be computed with."""
-    for value in graph.values:
-        numbers = (value.id, *value.shape, *value.strides, value.offset)
-        if len(value.shape) > _MOST_DIMS or not all(
-            type(n) is int and 0 <= n < _HUGE for n in numbers
-        ):
-            raise ProofError(f"value {value.name!r}: sizes, strides or offset out of range")
+    inner: Graph | None = graph
+    while inner is not None:
+        _check_numbers(inner)
+        inner = inner.prologue
     try:
         verify(graph)
     except GraphError as error:
@@ -39,6 +37,15 @@ def check_graph(graph: Graph) -> None:
                     f"values %{other} and %{value.id} both overwrite %{value.overwrites}; "
                     "the later one has to overwrite the earlier one"
                 )
+
+
+def _check_numbers(graph: Graph) -> None:
+    for value in graph.values:
+        numbers = (value.id, *value.shape, *value.strides, value.offset)
+        if len(value.shape) > _MOST_DIMS or not all(
+            type(n) is int and 0 <= n < _HUGE for n in numbers
+        ):
+            raise ProofError(f"value {value.name!r}: sizes, strides or offset out of range")
 
 
 class Layout:

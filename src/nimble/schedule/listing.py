@@ -24,9 +24,8 @@ def spread(
         priority = timing.critical_paths(order)
     streams: list[list[int]] = [[]]
     for part, leads, follows in _parts(order):
-        for s, tasks in enumerate(
-            _best(_Part(order, timing, priority, part, leads, follows), limit)
-        ):
+        spread_part = _best(_Part(order, timing, priority, part, leads, follows), limit)
+        for s, tasks in enumerate(spread_part):
             if s == len(streams):
                 streams.append([])
             streams[s] += tasks

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nimble.errors import ProofError
-from nimble.graph import Role
 from nimble.schedule.clocks import Clocks
 from nimble.schedule.layout import Layout, check_graph
 from nimble.schedule.parts import Parts
@@ -29,7 +28,8 @@ def prove(schedule: Schedule) -> None:
 
     For every value V: each task that writes V happens before each that reads it, and every other
     task that writes bytes of V happens before all of V's writers, or after all of V's writers and
-    readers. Outputs, and the last versions of inputs and states, are also read at the end.
+    readers. Outputs are also read at the end. So are the last versions of states, but they need no
+    check of their own: no other value has their bytes, and older versions come before them.
     """
     graph = schedule.graph
     check_graph(graph)
@@ -41,22 +41,9 @@ def prove(schedule: Schedule) -> None:
     for t, task in enumerate(graph.tasks):
         for v in dict.fromkeys(task.reads):
             readers.setdefault(v, []).append(t)
-    at_end = _read_at_end(layout)
+    at_end = set(graph.outputs)
     for v in sorted({*readers, *at_end, *(v for task in graph.tasks for v in task.writes)}):
         proof.check(v, np.array(readers.get(v, ()), np.int64), v in at_end)
-
-
-def _read_at_end(layout: Layout) -> set[int]:
-    values = layout.graph.values
-    overwritten = {value.overwrites for value in values}
-    last = {
-        value.id
-        for value in values
-        if value.role in (Role.INPUT, Role.STATE)
-        and value.base is None
-        and value.id not in overwritten
-    }
-    return last | set(layout.graph.outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +54,13 @@ class _Writes:
     values: NDArray[np.int64]
     starts: NDArray[np.int64]
     stops: NDArray[np.int64]
-    contents: NDArray[np.int64]
     homes: NDArray[np.int64]
     versions: NDArray[np.int64]
 
 
 def _writes(layout: Layout) -> dict[int, _Writes]:
     rows: dict[int, list[tuple[int, ...]]] = {}
-    columns = (layout.start, layout.stop, layout.content, layout.home, layout.version)
+    columns = (layout.start, layout.stop, layout.home, layout.version)
     for t, task in enumerate(layout.graph.tasks):
         for v in task.writes:
             row = (t, v, *(column[v] for column in columns))
