@@ -51,26 +51,42 @@ class RandomStage(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, seed: int) -> None:
         super().__init__()
-        self.wiring = small_world(seed)
-        read = {j for before in self.wiring for j in before}
+        wiring = small_world(seed)
+        read = {j for before in wiring for j in before}
         self.ends = [i for i in range(NODES) if i not in read]
         self.nodes = nn.ModuleList(
-            _node(outputs, outputs, 1) if before else _node(inputs, outputs, 2)
-            for before in self.wiring
+            Node(outputs, outputs, before) if before else _convolution(inputs, outputs, 2)
+            for before in wiring
         )
-        self.weights = nn.ParameterList(torch.zeros(len(before)) for before in self.wiring)
 
     def forward(self, x: Tensor) -> Tensor:
         results: list[Tensor] = []
-        for node, before, weights in zip(self.nodes, self.wiring, self.weights, strict=True):
-            shares = torch.sigmoid(weights).unbind()
-            terms = [results[j] * share for j, share in zip(before, shares, strict=True)]
-            results.append(node(sum(terms[1:], terms[0]) if terms else x))
-        ends = [results[i] for i in self.ends]
-        return sum(ends[1:], ends[0]) / len(ends)
+        for node in self.nodes:
+            results.append(node(results) if isinstance(node, Node) else node(x))
+        return _sum([results[i] for i in self.ends]) / len(self.ends)
 
 
-def _node(inputs: int, outputs: int, stride: int) -> nn.Sequential:
+class Node(nn.Module):
+    """Adds up the results it is wired to, each times a share that is learned, and convolves."""
+
+    def __init__(self, inputs: int, outputs: int, before: list[int]) -> None:
+        super().__init__()
+        self.before = before
+        self.shares = nn.Parameter(torch.zeros(len(before)))
+        self.convolution = _convolution(inputs, outputs, 1)
+
+    def forward(self, results: list[Tensor]) -> Tensor:
+        shares = torch.sigmoid(self.shares).unbind()
+        total = _sum([results[i] * share for i, share in zip(self.before, shares, strict=True)])
+        convolved: Tensor = self.convolution(total)
+        return convolved
+
+
+def _sum(terms: list[Tensor]) -> Tensor:
+    return sum(terms[1:], terms[0])
+
+
+def _convolution(inputs: int, outputs: int, stride: int) -> nn.Sequential:
     return nn.Sequential(
         nn.ReLU(),
         nn.Conv2d(inputs, inputs, 3, stride, 1, groups=inputs, bias=False),
