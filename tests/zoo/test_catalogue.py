@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only
 
 from nimble import zoo
 
-QUICK = {"nn_lstm", "nn_transformer", "resnet18", "llama_step", "detr", "clip", "gat", "mixtral"}
+QUICK = {"nn_lstm", "nn_transformer", "tinynet_e", "llama_step", "detr", "clip", "gat", "mixtral"}
 
 
 def marked(entry: Entry) -> Any:
