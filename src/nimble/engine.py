@@ -296,10 +296,11 @@ _PLAIN: dict[int, Structure] = {}
 def _flatten_call(
     args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[list[torch.Tensor], Structure]:
-    """`flatten((args, kwargs))`, without the walk where all arguments are tensors."""
-    if kwargs or not all(type(a) is torch.Tensor for a in args):
-        return flatten((args, kwargs))
+    """`flatten((args, kwargs))`, without the walk where all arguments are different tensors."""
     count = len(args)
+    plain = not kwargs and all(type(a) is torch.Tensor for a in args)
+    if not plain or len({id(a) for a in args}) < count:
+        return flatten((args, kwargs))
     if count not in _PLAIN:
         leaves = Nest("tuple", tuple, tuple(range(count)), tuple(Leaf(i) for i in range(count)))
         none = Nest("dict", dict, (), ())

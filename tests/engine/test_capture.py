@@ -80,6 +80,16 @@ class TestStructures:
         assert engine(torch.ones(2), 1).tolist() == [1, 1]
         assert engine(torch.ones(2), True).tolist() == [2, 2]
 
+    def test_whether_two_arguments_are_the_same_tensor_belongs_to_the_signature(self):
+        def model(x, y):
+            return x * 2 if x is y else x + y
+
+        a, b = torch.ones(2), torch.full((2,), 5.0)
+        engine = nimble.compile(model, (a, a))
+        assert engine(a, a).tolist() == [2, 2]
+        assert engine(a, b).tolist() == [6, 6]
+        assert engine(b, b).tolist() == [10, 10]
+
     def test_no_inputs(self):
         engine = nimble.compile(lambda: torch.arange(3) + 1)
         assert engine().tolist() == [1, 2, 3]

@@ -30,17 +30,18 @@ def capture(
     target: Target, tensors: list[torch.Tensor], structure: Structure, name: str
 ) -> Captured:
     """Capture `target` called on these tensors, nested as `structure` says in (args, kwargs)."""
-    traced = trace(target, tensors, structure)
-    called = input_names(structure, len(tensors))
+    taken = target.named_tensors().keys()
+    called = [n if n not in taken else f"input {n}" for n in input_names(structure, len(tensors))]
+    traced = trace(target, tensors, structure, called)
     roots = [Root(n, Role.PARAMETER) for n in traced.names]
-    taken = set(traced.names)
-    roots += [Root(n if n not in taken else f"input {n}", Role.INPUT) for n in called]
+    roots += [Root(n, Role.INPUT) for n in called]
     graph, held = build(
         name,
         traced.module,
         roots,
         outputs=traced.outputs,
         assigned=traced.assigned,
+        updated=traced.updated,
         known={id(tensor): n for n, tensor in traced.tensors.items()},
     )
     owned = {**traced.tensors, **held}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +12,7 @@ from torch import fx
 from torch._ops import OpOverload
 
 from nimble.capture.dtypes import FROM_TORCH, dtype_of, to_symbol
-from nimble.capture.operators import functional_twin, is_random, is_view, why_refused
+from nimble.capture.operators import is_random, is_view, why_refused
 from nimble.capture.trace import OTHER_DOOR
 from nimble.errors import CaptureError, UnsupportedOpError
 from nimble.graph import (
@@ -28,7 +27,6 @@ from nimble.graph import (
     refs,
     verify,
 )
-from nimble.graph.overlap import may_overlap
 
 aten = torch.ops.aten
 # A lazily conjugated or negated view is a flag on a tensor, which an arena cannot hold.
@@ -54,17 +52,19 @@ def build(
     *,
     outputs: int,
     assigned: Sequence[str] = (),
+    updated: Sequence[str] = (),
     known: dict[int, str] | None = None,
 ) -> tuple[Graph, dict[str, torch.Tensor]]:
     """The Graph of `module`, and the tensors it holds as attributes, by value name.
 
     The first `outputs` results of `module` are the model's; the others are new contents of the
-    roots named in `assigned`. `known` names attribute tensors that are also roots, by `id`.
+    roots named in `assigned`, which the model replaced, and `updated`, which it wrote in place.
+    `known` names attribute tensors that are also roots, by `id`.
     """
     builder = _Builder(module, list(roots), known or {})
     for node in module.graph.nodes:
         builder.add(node)
-    return builder.finish(name, outputs, assigned)
+    return builder.finish(name, outputs, assigned, updated)
 
 
 class _Builder:
@@ -81,8 +81,6 @@ class _Builder:
         self._by_name: dict[str, int] = {}
         self._held: dict[str, torch.Tensor] = {}
         self._inputs: list[int] = []
-        self._written: dict[int, int] = {}
-        """Root id → the value whose contents are copied into it at the end."""
         self._token: int | None = None
         self._results: list[Any] = []
 
@@ -195,15 +193,9 @@ class _Builder:
                 f"the model turns a tensor into a Python number{_at(node)}, which a replay cannot "
                 f"repeat. {OTHER_DOOR}"
             )
-        if op is aten.copy_.default:
-            self._write_back(node)
-            return
-        op = self._functional(node, _PHYSICAL.get(op, op))
+        op = _PHYSICAL.get(op, op)
         if (why := why_refused(op)) is not None:
             raise UnsupportedOpError(f"{op} cannot be replayed{_at(node)}: {why}. {OTHER_DOOR}")
-        if op is aten.native_batch_norm.default and node.args[5] is True:
-            self._train_batch_norm(node)
-            return
         fakes = node.meta.get("val")
         source = self._source_of_view(node, op, fakes)
         if source is not None:
@@ -216,34 +208,13 @@ class _Builder:
             return
         self._env[node] = self._task(node, op, node.args, node.kwargs, fakes)
 
-    def _functional(self, node: fx.Node, op: OpOverload) -> OpOverload:
-        """The functional twin of an operator that updates a temporary in place.
-
-        Composite kernels do so below functionalisation, to results of their own. Where somebody
-        else still looks at the bytes, the operator is left as it is, to be refused.
-        """
-        if not op._schema.is_mutable or not node.args:
-            return op
-        target = self._env.get(node.args[0])  # type: ignore[arg-type]
-        if not isinstance(target, int) or self._values[target].role is not Role.INTERMEDIATE:
-            return op
-        mine, content = self._values[target], self._content(target)
-        later = set(itertools.islice(iter_from(node), 1, None))
-        for other, held in self._env.items():
-            for id in held if isinstance(held, list) else [held]:
-                if not isinstance(id, int) or id == target or self._content(id) != content:
-                    continue
-                if may_overlap(mine, self._values[id]) and later & other.users.keys():
-                    return op
-        return functional_twin(op) or op
-
     def _source_of_view(self, node: fx.Node, op: OpOverload, fakes: Any) -> int | None:
         """The value that all results of the node are views of, if they are."""
         tensors = list(fakes) if isinstance(fakes, list | tuple) else [fakes]
         if not tensors or not all(isinstance(f, torch.Tensor) for f in tensors):
             return None
-        if op is not node.target and torch.Tag.inplace_view not in node.target.tags:  # type: ignore[union-attr]
-            return None  # New contents, though the fake tensor that stands for it is the old one.
+        if op in _PHYSICAL.values():
+            return None
         arguments = [a for a in node.all_input_nodes if isinstance(self._env.get(a), int)]
         for argument in arguments:
             fake = argument.meta.get("val")
@@ -316,64 +287,19 @@ class _Builder:
             f"{_at(node)}. {OTHER_DOOR}"
         )
 
-    # Mutation
-
-    def _write_back(self, node: fx.Node) -> None:
-        """`copy_(root, new)`: functionalisation says so for every root that the model mutates."""
-        root, new = self._env[node.args[0]], self._env[node.args[1]]  # type: ignore[index]
-        old = self._values[root]
-        if old.base is not None or old.role in (Role.INTERMEDIATE, Role.OUTPUT):
-            raise UnsupportedOpError(f"copy_ into {old.name} cannot be replayed{_at(node)}")
-        if self._content(new) == root:
-            raise CaptureError(
-                f"the model changes the shape of {old.name!r} in place, without changing its "
-                "data; use the operator that returns a new view (x.t() for x.t_())"
-            )
-        if self._values[new].shape != old.shape:
-            raise CaptureError(
-                f"the model changes the shape of {old.name!r} in place, from {old.shape} to "
-                f"{self._values[new].shape}"
-            )
-        self._written[root] = new
-
-    def _train_batch_norm(self, node: fx.Node) -> None:
-        """Batch norm in training updates its statistics behind its schema's back; say so."""
-        mean, variance = node.args[3], node.args[4]
-        fakes = list(node.meta["val"])
-        fakes += [a.meta["val"] for a in (mean, variance) if isinstance(a, fx.Node)]
-        if mean is None:
-            op = aten._native_batch_norm_legit.no_stats
-            args = (*node.args[:3], *node.args[5:])
-        else:
-            op = aten._native_batch_norm_legit_functional.default
-            args = node.args
-        made = self._task(node, op, args, {}, fakes)
-        self._env[node] = made[:3]
-        for argument, new in zip((mean, variance), made[3:], strict=False):
-            assert isinstance(argument, fx.Node)
-            old = self._env[argument]
-            self._env[argument] = new
-            if self._values[old].base is None and self._values[old].role not in (
-                Role.INTERMEDIATE,
-                Role.OUTPUT,
-            ):
-                self._written[old] = new
-            else:
-                for root, held in self._written.items():
-                    if held == old:
-                        self._written[root] = new
-
     # The end
 
     def finish(
-        self, name: str, outputs: int, assigned: Sequence[str]
+        self, name: str, outputs: int, assigned: Sequence[str], updated: Sequence[str]
     ) -> tuple[Graph, dict[str, torch.Tensor]]:
         ids = [self._result(node) for node in self._results[:outputs]]
         replaced = {self._by_name[buffer] for buffer in assigned}
         ids = [self._copy(id) if self._content(id) in replaced else id for id in ids]
-        for buffer, node in zip(assigned, self._results[outputs:], strict=True):
-            self._assign(buffer, self._result(node))
-        mutated = {root: new for root, new in self._written.items() if new != root}
+        new = [self._result(node) for node in self._results[outputs:]]
+        # Assigned ones last: a buffer updated and then replaced holds what replaced it.
+        order = [*new[len(assigned) :], *new[: len(assigned)]]
+        written = dict(zip((*updated, *assigned), order, strict=True))
+        mutated = {self._by_name[root]: self._fit(root, id) for root, id in written.items()}
         versions = {root: self._update(root, new) for root, new in mutated.items()}
         ids = [self._follow(id, mutated, versions, replaced) for id in ids]
         ids = [self._same_dtype(id) for id in ids]
@@ -388,16 +314,15 @@ class _Builder:
         assert isinstance(held, int)
         return held
 
-    def _assign(self, buffer: str, new: int) -> None:
-        root = self._by_name[buffer]
-        now, was = self._values[new], self._values[root]
+    def _fit(self, root: str, new: int) -> int:
+        """The value that is to be written into the memory of a root, if it fits there."""
+        now, was = self._values[new], self._values[self._by_name[root]]
         if (now.shape, now.dtype) != (was.shape, was.dtype):
             raise CaptureError(
-                f"the model replaces its buffer {buffer!r} of {was.type} by a tensor of "
-                f"{now.type}; a state keeps its shape and dtype"
+                f"the model replaces {root!r} of {was.type} by a tensor of {now.type}; a state "
+                "keeps its shape and dtype"
             )
-        if self._content(new) != root:
-            self._written[root] = new
+        return new
 
     def _update(self, root: int, new: int) -> int:
         """A task that copies `new` into the memory of `root`; returns the version it writes."""
@@ -479,13 +404,6 @@ class _Builder:
                 self._values[value.id] = replace(value, role=Role.OUTPUT)
             elif content in states:
                 self._values[value.id] = replace(value, role=Role.STATE)
-
-
-def iter_from(node: fx.Node) -> Iterator[fx.Node]:
-    """The node and all that follow it."""
-    while node.op != "root":
-        yield node
-        node = node.next
 
 
 def _at(node: fx.Node) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
@@ -48,21 +48,6 @@ def why_refused(op: OpOverload) -> str | None:
         return "it is implemented in Python, and a replay runs without Python"
     if not kernels:
         return "it has no kernel for the CPU"
-    return None
-
-
-def functional_twin(op: OpOverload) -> OpOverload | None:
-    """`aten.add.Tensor` for `aten.add_.Tensor`: same arguments, nothing updated in place."""
-    namespace, name = str(op._schema.name).split("::")
-    packet = getattr(getattr(torch.ops, namespace), name.removesuffix("_"), None)
-    if not name.endswith("_") or packet is None:
-        return None
-    mine = [(a.name, str(a.real_type)) for a in op._schema.arguments]
-    for overload in packet.overloads():
-        twin = getattr(packet, overload)
-        theirs = [(a.name, str(a.real_type)) for a in twin._schema.arguments]
-        if mine == theirs and not twin._schema.is_mutable:
-            return cast(OpOverload, twin)
     return None
 
 

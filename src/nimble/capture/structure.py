@@ -53,13 +53,19 @@ Structure = Leaf | Constant | Nest
 
 
 def flatten(thing: Any) -> tuple[list[torch.Tensor], Structure]:
-    """All tensors inside `thing`, in order, and the structure around them."""
+    """All distinct tensors inside `thing`, in order, and the structure around them.
+
+    A tensor that occurs twice is one leaf: a model may ask whether two arguments are the same.
+    """
     tensors: list[torch.Tensor] = []
+    places: dict[int, Leaf] = {}
 
     def walk(item: Any) -> Structure:
         if isinstance(item, torch.Tensor):
-            tensors.append(item)
-            return Leaf(len(tensors) - 1)
+            if id(item) not in places:
+                places[id(item)] = Leaf(len(tensors))
+                tensors.append(item)
+            return places[id(item)]
         opened = _open(item)
         if opened is None:
             _refuse_arrays(item)

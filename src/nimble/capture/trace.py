@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,13 +23,14 @@ from torch._subclasses.fake_tensor import (
     UnsupportedFakeTensorException,
 )
 from torch.export import ExportedProgram
-from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
 
 from nimble.capture.blame import line_of_caller, line_of_error
+from nimble.capture.functional import functional
 from nimble.capture.structure import Structure, flatten, unflatten
 from nimble.errors import CaptureError, NimbleError
 
@@ -113,7 +114,7 @@ def _is_module(thing: object) -> bool:
 @dataclass(frozen=True)
 class Traced:
     """An FX graph whose placeholders are `names` and then the tensors of the arguments, and whose
-    outputs are those of `output` and then the new contents of `assigned`."""
+    outputs are those of `output`, then the new contents of `assigned`, then those of `updated`."""
 
     module: torch.fx.GraphModule
     names: tuple[str, ...]
@@ -121,17 +122,23 @@ class Traced:
     output: Structure
     outputs: int
     assigned: tuple[str, ...]
+    """Buffers that the model replaced by assignment."""
+    updated: tuple[str, ...]
+    """Parameters, buffers and arguments that it updated in place."""
 
 
-def trace(target: Target, tensors: list[torch.Tensor], structure: Structure) -> Traced:
-    """Trace `target` on arguments given as flat tensors and the structure of (args, kwargs)."""
+def trace(
+    target: Target, tensors: list[torch.Tensor], structure: Structure, called: Sequence[str]
+) -> Traced:
+    """Trace `target` on arguments given as flat tensors, what these are called, and the structure
+    of (args, kwargs)."""
     named = target.named_tensors()
     names = tuple(named)
     found: dict[str, Any] = {}
 
-    def flat(held: list[torch.Tensor], given: list[torch.Tensor]) -> list[torch.Tensor]:
+    def flat(held: Sequence[torch.Tensor], given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         mine = dict(zip(names, held, strict=True))
-        args, kwargs = unflatten(structure, given)
+        args, kwargs = unflatten(structure, list(given))
         before = flatten((args, kwargs))[1]
         with _swapped(target, mine):
             result = target.function(*args, **kwargs)
@@ -145,20 +152,32 @@ def trace(target: Target, tensors: list[torch.Tensor], structure: Structure) -> 
         found["outputs"], found["assigned"] = len(out), tuple(assigned)
         return [*out, *assigned.values()]
 
+    updated: list[str] = []
     tracer = make_fx(
-        functionalize(flat, remove="mutations"),
+        functional(flat, (*names, *called), updated),
         tracing_mode="fake",
         _allow_non_fake_inputs=True,
     )
-    with _quiet_attributes(target), _origins(target), torch.random.fork_rng(devices=[]):
+    # The caller's own modes (a profiler, a counter of operations) have no business in the trace.
+    with _disable_current_modes(), torch.random.fork_rng(devices=[]), _quiet_attributes(target):
         try:
-            with torch.no_grad():
-                module = tracer(list(named.values()), tensors)
+            # The flag tells libraries not to look into tensors, as torch.compile does.
+            with torch.no_grad(), torch.compiler._compile_session_context():
+                with _origins(target):
+                    module = tracer(list(named.values()), tensors)
         except NimbleError:
             raise
         except Exception as error:
             raise _explain(error) from error
-    return Traced(module, names, named, found["output"], found["outputs"], found["assigned"])
+    return Traced(
+        module,
+        names,
+        named,
+        found["output"],
+        found["outputs"],
+        found["assigned"],
+        tuple(updated),
+    )
 
 
 def _explain(error: Exception) -> CaptureError:

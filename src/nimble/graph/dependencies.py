@@ -36,11 +36,7 @@ def writers_of(graph: Graph) -> dict[int, tuple[int, ...]]:
         written = by_content.get(graph.content(value.id).id, ())
         mine = extent(graph, value.id)
         found[value.id] = tuple(
-            dict.fromkeys(
-                t
-                for t, v in written
-                if v == value.id or mine.overlaps(extent(graph, v))
-            )
+            dict.fromkeys(t for t, v in written if v == value.id or mine.overlaps(extent(graph, v)))
         )
     return found
 
