@@ -109,13 +109,19 @@ void Outs::run_checked(void (*run)(void*), void* context) {
     before.push_back({tensor, tensor.storage(), tensor.mutable_data_ptr(), tensor.sizes().vec(),
                       tensor.strides().vec(), tensor.storage_offset()});
   }
-  run(context);
+  try {
+    run(context);
+  } catch (...) {
+    for (const auto& state : before) state.restore();
+    throw;
+  }
   for (std::size_t i = 0; i < before.size(); ++i) {
     if (before[i].unchanged()) continue;
     const std::string now = c10::str(tensors_[i].sizes(), " with strides ", tensors_[i].strides());
     before[i].restore();
-    TORCH_CHECK(false, op_, ": result ", i, " was to be written in place, as ", before[i].sizes,
-                " with strides ", before[i].strides, ", but the op made it ", now);
+    TORCH_CHECK(false, op_, ": result ", i, " was to be written in place, as ",
+                at::IntArrayRef(before[i].sizes), " with strides ",
+                at::IntArrayRef(before[i].strides), ", but the op made it ", now);
   }
   checked_ = true;
 }

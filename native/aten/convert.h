@@ -15,8 +15,8 @@ struct Ref {
 
 using Values = std::vector<at::Tensor>;
 
-// One IValue per argument of the schema, defaults filled in. Throws ValueError naming the op and the
-// argument where they do not fit.
+// One IValue per argument of the schema, defaults filled in. Throws ValueError naming the op and
+// the argument where they do not fit.
 torch::jit::Stack convert(const c10::FunctionSchema& schema, nb::list args, nb::dict kwargs,
                           const Values& values);
 

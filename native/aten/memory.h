@@ -13,12 +13,13 @@ namespace nimble::aten {
 
 using Ints = std::vector<std::int64_t>;
 
-// A strided CPU tensor with nothing around it: no subclass that dispatches to Python, no transform's
-// wrapper, no fake, no lazy conjugation or negation.
+// A strided CPU tensor with nothing around it: no subclass that dispatches to Python, no
+// transform's wrapper, no fake, no lazy conjugation or negation.
 bool is_plain(const at::Tensor& tensor);
 
 // Bytes from the first element to the end of the last; nullopt where that is beyond all memory.
-std::optional<std::size_t> span(at::IntArrayRef shape, at::IntArrayRef strides, std::size_t itemsize);
+std::optional<std::size_t> span(at::IntArrayRef shape, at::IntArrayRef strides,
+                                std::size_t itemsize);
 std::size_t span(const at::Tensor& tensor);
 
 struct Range {
@@ -58,14 +59,15 @@ class Slot {
   void bind(void* address);
 
   // Throws ValueError where such a tensor does not fit in this memory.
-  void check(at::ScalarType dtype, const Ints& shape, const Ints& strides, std::size_t offset) const;
+  void check(at::ScalarType dtype, const Ints& shape, const Ints& strides,
+             std::size_t offset) const;
   // A tensor on this memory.
   at::Tensor value(at::ScalarType dtype, const Ints& shape, const Ints& strides,
                    std::size_t offset);
 
  private:
-  // Every value has a storage that ends where it ends: an op that resizes a result then fails, where
-  // it would otherwise write over its neighbour.
+  // Every value has a storage that ends where it ends: an op that resizes a result then fails,
+  // where it would otherwise write over its neighbour.
   struct Part {
     c10::intrusive_ptr<c10::StorageImpl> storage;
     std::size_t offset;

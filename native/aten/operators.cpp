@@ -31,8 +31,8 @@ const std::set<std::string> kBinary = {
 
 // Not tagged as such, but these take results of any strides all the same.
 const std::set<std::string> kAnyStrides = {
-    "aten::addmm", "aten::baddbmm", "aten::bmm",   "aten::cat",         "aten::gather",
-    "aten::index", "aten::hardswish", "aten::mm", "aten::index_select",
+    "aten::addmm",     "aten::baddbmm", "aten::bmm",          "aten::cat", "aten::gather",
+    "aten::hardswish", "aten::index",   "aten::index_select", "aten::mm",
 };
 
 // Tagged pointwise, but oneDNN computes them, as if the result had the strides of the argument.
@@ -68,7 +68,7 @@ bool mutates(const FunctionSchema& schema) {
   return false;
 }
 
-// Whether `out` takes the arguments of `plain`, and then one tensor to write for each of its results.
+// Whether `out` takes the arguments of `plain`, then a tensor to write for each of its results.
 bool is_out_variant(const FunctionSchema& plain, const FunctionSchema& out) {
   std::vector<const Argument*> read;
   std::size_t written = 0;
@@ -95,8 +95,8 @@ bool is_out_variant(const FunctionSchema& plain, const FunctionSchema& out) {
 
 bool has_sound_out_variant(const OperatorHandle& op) {
   const auto& schema = op.schema();
-  // The size of what these return depends on the data: their results cannot have a place in advance.
-  // That of aten::index only does where an index is a mask.
+  // The size of what these return depends on the data: it cannot have a place in advance. That of
+  // aten::index only does where an index is a mask.
   if (op.hasTag(at::Tag::dynamic_output_shape) && schema.name() != "aten::index") return false;
   // A loss makes its result as large as its input before it reduces it.
   if (schema.argumentIndexWithName("reduction")) return false;
@@ -171,9 +171,9 @@ bool have_format(const torch::jit::Stack& arguments, at::MemoryFormat format) {
   });
 }
 
-// Many out variants assume that the result has the strides that the plain op would have given it, and
-// write elsewhere, without a word, where it has not. They are trusted only with arguments and results
-// all in one format.
+// Many out variants assume that the result has the strides that the plain op would have given it,
+// and write elsewhere, without a word, where it has not. They are trusted only with arguments and
+// results all in one format.
 bool trusts_strides(const OperatorHandle& op, const torch::jit::Stack& arguments) {
   const auto& name = op.operator_name().name;
   const bool any = op.hasTag(at::Tag::pointwise) || op.hasTag(at::Tag::reduction);
@@ -190,16 +190,19 @@ bool indexes_by_mask(const OperatorHandle& op, const torch::jit::Stack& argument
   });
 }
 
-bool is_copy(const std::string& name, const torch::jit::Stack& arguments,
-             const std::vector<at::Tensor>& results) {
-  if (!kCopies.contains(name) && !kCasts.contains(name)) return false;
-  const at::Tensor& from = arguments[0].toTensor();
-  return from.sizes() == results[0].sizes() &&
-         (kCasts.contains(name) || from.scalar_type() == results[0].scalar_type());
+// What is to be copied into the result, where that is all there is to do.
+std::optional<at::Tensor> copied(const std::string& name, const torch::jit::Stack& arguments,
+                                 const at::Tensor& result) {
+  const bool casts = kCasts.contains(name);
+  if (!casts && !kCopies.contains(name) && name != "aten::copy") return std::nullopt;
+  const at::Tensor& self = arguments[0].toTensor();
+  if (self.sizes() != result.sizes()) return std::nullopt;
+  if (!casts && self.scalar_type() != result.scalar_type()) return std::nullopt;
+  return name == "aten::copy" ? arguments[1].toTensor() : self;
 }
 
-// Eager casts the number to the tensor's dtype in every call, which costs more than the rest of it. In
-// float32 the result is the same; in a shorter dtype the kernel computes with the number as it was.
+// Eager casts the number to the tensor's dtype in every call, which costs more than the rest of it.
+// In float32 that can be done before; in a shorter dtype kernels compute with the number as it was.
 at::Tensor number_beside(const at::Tensor& tensor, const at::Scalar& number) {
   if (tensor.scalar_type() != at::kFloat || number.isComplex()) {
     return at::native::wrapped_scalar_tensor(number);
@@ -250,8 +253,8 @@ OperatorHandle find_operator(const std::string& name, const std::string& overloa
 std::optional<Prepared> in_place(const OperatorHandle& op, const torch::jit::Stack& arguments,
                                  const std::vector<at::Tensor>& results) {
   const auto& [name, overload] = op.operator_name();
-  if (is_copy(name, arguments, results)) {
-    return Prepared{find_operator("aten::copy_", ""), {results[0], arguments[0], false}};
+  if (const auto from = copied(name, arguments, results[0])) {
+    return Prepared{find_operator("aten::copy_", ""), {results[0], *from, false}};
   }
   if (name == "aten::relu") {
     return Prepared{find_operator("aten::clamp_min", "out"), {arguments[0], 0, results[0]}};

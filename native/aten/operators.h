@@ -18,8 +18,8 @@ struct Prepared {
   torch::jit::Stack arguments;
 };
 
-// The call that does what `op` does on `arguments` and writes straight into `results`; nullopt where
-// none does so without allocating the results itself.
+// The call that does what `op` does on `arguments` and writes straight into `results`; nullopt
+// where none does so without allocating the results itself.
 std::optional<Prepared> in_place(const c10::OperatorHandle& op, const torch::jit::Stack& arguments,
                                  const std::vector<at::Tensor>& results);
 

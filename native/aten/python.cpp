@@ -2,8 +2,8 @@
 
 #include <torch/csrc/Dtype.h>
 
-// As in torch/csrc/autograd/python_variable.h, which takes 17 s to compile. check_layout() makes sure
-// that what is repeated here holds.
+// As in torch/csrc/autograd/python_variable.h, which takes 17 s to compile. check_layout() makes
+// sure that what is repeated here holds.
 struct THPVariable {
   PyObject_HEAD
   at::Tensor cdata;
@@ -34,7 +34,7 @@ void check_layout() {
   nb::object tensor = nb::module_::import_("torch").attr("Tensor")();
   const auto address = nb::cast<std::uintptr_t>(tensor.attr("_cdata"));
   if (address != reinterpret_cast<std::uintptr_t>(unpack(tensor).unsafeGetTensorImpl())) {
-    throw nb::import_error("nimble._aten was built for another torch than this one; build it again");
+    throw nb::import_error("nimble._aten was built for another torch; build it for this one");
   }
 }
 

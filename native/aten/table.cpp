@@ -106,7 +106,7 @@ Call Table::call(const std::string& name, const std::string& overload, nb::list 
   std::string kind = "inplace";
   std::unique_ptr<Invocation> invocation;
   for (const auto& id : results) targets.push_back(id ? result(op, *id) : at::Tensor());
-  const bool all = std::ranges::all_of(targets, [](const auto& target) { return target.defined(); });
+  const bool all = std::ranges::all_of(targets, [](const auto& made) { return made.defined(); });
   if (!results.empty()) check_results(op, results.size());
   if (results.empty()) {
     auto written = mutated(prepared);

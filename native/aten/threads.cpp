@@ -25,7 +25,7 @@ namespace {
 using c10::DispatchKey;
 using c10::DispatchKeySet;
 
-// Everything that stands above a backend's kernels. Some of it calls Python, which a replay must not.
+// All that stands above a backend's kernels. Some of it calls Python, which a replay must not.
 constexpr DispatchKeySet kExcluded =
     c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
     c10::python_ks | c10::functorch_transforms_ks |

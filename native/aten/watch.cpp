@@ -17,15 +17,15 @@ const void* address_of(const c10::TensorImpl& tensor) {
 }  // namespace
 
 Watch::State::State(const c10::TensorImpl& tensor)
-    : version(version_of(tensor)),
-      address(address_of(tensor)),
-      sizes(tensor.sizes().vec()),
-      strides(tensor.strides().vec()) {}
+    : version(version_of(tensor)), address(address_of(tensor)) {
+  shape.set_sizes(tensor.sizes());
+  shape.set_strides(tensor.strides());
+}
 
-// Sizes and strides, because `p.data = p.data.t()` leaves version and address alone.
+// The shape, because `p.data = p.data.t()` leaves version and address alone.
 bool Watch::State::holds(const c10::TensorImpl& tensor) const {
   return version == version_of(tensor) && address == address_of(tensor) &&
-         tensor.sizes() == at::IntArrayRef(sizes) && tensor.strides() == at::IntArrayRef(strides);
+         tensor.sizes() == shape.sizes_arrayref() && tensor.strides() == shape.strides_arrayref();
 }
 
 Watch::Watch(const std::vector<at::Tensor>& tensors, std::vector<Place> places)

@@ -1,7 +1,8 @@
 // Notices that parameters were written, moved or replaced.
 #pragma once
 
-#include <string>
+#include <c10/core/impl/SizesAndStrides.h>
+
 #include <tuple>
 #include <vector>
 
@@ -27,7 +28,7 @@ class Watch {
   struct State {
     std::uint32_t version;
     const void* address;
-    Ints sizes, strides;
+    c10::impl::SizesAndStrides shape;  // no allocation of its own up to five dimensions
 
     explicit State(const c10::TensorImpl& tensor);
     bool holds(const c10::TensorImpl& tensor) const;

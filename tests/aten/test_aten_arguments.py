@@ -177,6 +177,6 @@ def test_a_plan_is_checked(table: _aten.Table) -> None:
     plan([], [("stale", 3)], [], "of no known kind")
     plan([], [], [0], "output 0 of 0 does not exist")
     with pytest.raises(ValueError, match="PyCapsule"):
-        table.plan(tape.address, 3, [], [], [], [])  # type: ignore[arg-type]
+        table.plan(tape.address, 3, [], [], [], [])
     with pytest.raises(ValueError, match="no plan yet"):
         table.replay([])

@@ -22,7 +22,7 @@ def doubled(like: torch.Tensor) -> Program:
 
 def refused(program: Program, *tensors: object) -> tuple[int, str]:
     with pytest.raises(_aten.Mismatch) as caught:
-        program.table.replay(list(tensors))  # type: ignore[arg-type]
+        program.table.replay(list(tensors))
     index, text = caught.value.args
     return index, text
 

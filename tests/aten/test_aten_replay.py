@@ -64,6 +64,15 @@ def test_a_replay_does_not_keep_the_callers_tensors_alive() -> None:
     assert freed() is None
 
 
+def test_one_tensor_may_be_passed_twice_where_it_is_only_read() -> None:
+    program = Program()
+    x, y = program.input(torch.empty(3)), program.input(torch.empty(3))
+    program.call("mul.Tensor", [x, y], program.output(3))
+    program.plan()
+    same = torch.tensor([1.0, 2.0, 3.0])
+    assert program(same, same)[0].tolist() == [1.0, 4.0, 9.0]
+
+
 def test_an_output_that_is_an_input_is_the_very_same_object() -> None:
     program = Program()
     program.input(torch.empty(2, 3))
@@ -202,3 +211,23 @@ def test_what_a_kernel_warns_about_becomes_a_python_warning() -> None:
     program.plan()
     with pytest.warns(UserWarning, match="discards the imaginary part"):
         program(torch.ones(2, dtype=torch.complex64))
+
+
+def test_a_custom_op_written_in_python_takes_part() -> None:
+    @torch.library.custom_op("nimble_test::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        if x.max() > 100:
+            raise KeyError("too large")
+        return x * 2
+
+    program = Program()
+    x, y, z = program.input(torch.empty(4)), program.output(4), program.output(4)
+    for source, target in ((x, y), (y, z)):
+        program.calls.append(
+            program.table.call("nimble_test::twice", "", [source], {}, [target.id])
+        )
+    program.plan(streams=2)
+    assert torch.equal(program(torch.ones(4))[1], torch.full((4,), 4.0))
+    with pytest.raises(KeyError, match="too large"):
+        program(torch.full((4,), 60.0))
+    assert torch.equal(program(torch.ones(4))[1], torch.full((4,), 4.0))

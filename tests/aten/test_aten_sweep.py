@@ -35,7 +35,9 @@ class Recorder(TorchDispatchMode):
 def op_samples(dtype: torch.dtype, each: int) -> Iterator[Call]:
     """The ops that PyTorch's own samples come down to."""
     # The list of samples imports it, but only its test cases need it.
-    sys.modules.setdefault("expecttest", types.SimpleNamespace(TestCase=object))  # type: ignore[arg-type]
+    stand_in = types.ModuleType("expecttest")
+    stand_in.TestCase = object  # type: ignore[attr-defined]
+    sys.modules.setdefault("expecttest", stand_in)
     from torch.testing._internal.common_methods_invocations import op_db
 
     for info in op_db:
