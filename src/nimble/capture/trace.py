@@ -162,9 +162,9 @@ def trace(
     with _disable_current_modes(), torch.random.fork_rng(devices=[]), _quiet_attributes(target):
         try:
             # The flag tells libraries not to look into tensors, as torch.compile does.
-            with torch.no_grad(), torch.compiler._compile_session_context():
-                with _origins(target):
-                    module = tracer(list(named.values()), tensors)
+            tracing = torch.compiler._compile_session_context()
+            with torch.no_grad(), tracing, _origins(target):
+                module = tracer(list(named.values()), tensors)
         except NimbleError:
             raise
         except Exception as error:
