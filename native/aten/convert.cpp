@@ -14,9 +14,9 @@ namespace {
 using c10::IValue;
 using c10::TypeKind;
 
-class Argument {
+class Converter {
  public:
-  Argument(const c10::FunctionSchema& schema, const c10::Argument& declared, const Values& values)
+  Converter(const c10::FunctionSchema& schema, const c10::Argument& declared, const Values& values)
       : schema_(schema), declared_(declared), values_(values) {}
 
   IValue convert(nb::handle given) const { return convert(given, declared_.real_type()); }
@@ -52,7 +52,7 @@ class Argument {
   const Values& values_;
 };
 
-IValue Argument::convert(nb::handle given, const c10::TypePtr& type) const {
+IValue Converter::convert(nb::handle given, const c10::TypePtr& type) const {
   switch (type->kind()) {
     case TypeKind::OptionalType:
       if (given.is_none()) return IValue();
@@ -91,7 +91,7 @@ IValue Argument::convert(nb::handle given, const c10::TypePtr& type) const {
   }
 }
 
-IValue Argument::list(nb::handle given, const c10::TypePtr& element) const {
+IValue Converter::list(nb::handle given, const c10::TypePtr& element) const {
   std::vector<nb::object> items;
   if (nb::isinstance<nb::list>(given) || nb::isinstance<nb::tuple>(given)) {
     for (nb::handle item : given) items.push_back(nb::borrow(item));
@@ -103,14 +103,14 @@ IValue Argument::list(nb::handle given, const c10::TypePtr& element) const {
   }
   switch (element->kind()) {
     case TypeKind::TensorType:
-      return list_of<at::Tensor>(items, &Argument::tensor);
+      return list_of<at::Tensor>(items, &Converter::tensor);
     case TypeKind::IntType:
     case TypeKind::SymIntType:
-      return list_of<std::int64_t>(items, &Argument::integer);
+      return list_of<std::int64_t>(items, &Converter::integer);
     case TypeKind::FloatType:
-      return list_of<double>(items, &Argument::real);
+      return list_of<double>(items, &Converter::real);
     case TypeKind::BoolType:
-      return list_of<bool>(items, &Argument::boolean);
+      return list_of<bool>(items, &Converter::boolean);
     default: {
       c10::impl::GenericList list(element);
       for (const auto& item : items) list.push_back(convert(item, element));
@@ -119,7 +119,7 @@ IValue Argument::list(nb::handle given, const c10::TypePtr& element) const {
   }
 }
 
-at::Tensor Argument::tensor(nb::handle given) const {
+at::Tensor Converter::tensor(nb::handle given) const {
   if (nb::isinstance<Ref>(given)) {
     const std::size_t id = nb::cast<Ref&>(given).id;
     if (id >= values_.size() || !values_[id].defined()) {
@@ -135,7 +135,7 @@ at::Tensor Argument::tensor(nb::handle given) const {
   fail(given);
 }
 
-at::Scalar Argument::scalar(nb::handle given) const {
+at::Scalar Converter::scalar(nb::handle given) const {
   if (PyBool_Check(given.ptr())) return given.ptr() == Py_True;
   if (PyLong_Check(given.ptr())) return integer(given);
   if (PyFloat_Check(given.ptr())) return PyFloat_AS_DOUBLE(given.ptr());
@@ -146,7 +146,7 @@ at::Scalar Argument::scalar(nb::handle given) const {
   fail(given);
 }
 
-std::int64_t Argument::integer(nb::handle given) const {
+std::int64_t Converter::integer(nb::handle given) const {
   if (!PyLong_Check(given.ptr())) fail(given);
   int overflow = 0;
   const std::int64_t number = PyLong_AsLongLongAndOverflow(given.ptr(), &overflow);
@@ -154,17 +154,17 @@ std::int64_t Argument::integer(nb::handle given) const {
   return number;
 }
 
-double Argument::real(nb::handle given) const {
+double Converter::real(nb::handle given) const {
   if (PyFloat_Check(given.ptr())) return PyFloat_AS_DOUBLE(given.ptr());
   return static_cast<double>(integer(given));
 }
 
-bool Argument::boolean(nb::handle given) const {
+bool Converter::boolean(nb::handle given) const {
   if (!PyBool_Check(given.ptr())) fail(given);
   return given.ptr() == Py_True;
 }
 
-c10::Device Argument::device(nb::handle given) const {
+c10::Device Converter::device(nb::handle given) const {
   if (THPDevice_Check(given.ptr())) return reinterpret_cast<THPDevice*>(given.ptr())->device;
   if (!nb::isinstance<nb::str>(given)) fail(given);
   try {
@@ -182,7 +182,7 @@ torch::jit::Stack convert(const c10::FunctionSchema& schema, nb::list args, nb::
   torch::jit::Stack stack;
   stack.reserve(declared.size());
   for (std::size_t i = 0; i < declared.size(); ++i) {
-    const Argument argument(schema, declared[i], values);
+    const Converter argument(schema, declared[i], values);
     const nb::str name(declared[i].name().c_str());
     const bool by_name = kwargs.contains(name);
     if (i < args.size() && !declared[i].kwarg_only()) {

@@ -70,7 +70,7 @@ Replay::Replay(Plan plan, std::vector<Slot>& slots) : plan_(std::move(plan)), sl
   const nb::gil_scoped_release no_gil;
   const TapeLock held = lock();
   for (std::size_t number = 0; number < slots_.size(); ++number) {
-    if (slots_[number].is_memory()) {
+    if (slots_[number].defined()) {
       plan_.api.set_slot(plan_.tape, number, slots_[number].address());
     }
   }

@@ -178,5 +178,9 @@ def test_a_plan_is_checked(table: _aten.Table) -> None:
     plan([], [], [0], "output 0 of 0 does not exist")
     with pytest.raises(ValueError, match="PyCapsule"):
         table.plan(tape.address, 3, [], [], [], [])
+    small = core.Tape(1, 0, 2)
+    small.finish()
+    with pytest.raises((ValueError, IndexError), match="slot"):
+        table.plan(small.address, core.replay_api, [], [], [], [])
     with pytest.raises(ValueError, match="no plan yet"):
         table.replay([])
