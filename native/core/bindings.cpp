@@ -7,8 +7,6 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <cxxabi.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <mutex>
@@ -21,6 +19,7 @@
 #include "replay.h"
 #include "replay_api.h"
 #include "tape.h"
+#include "without_gil.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -47,25 +46,6 @@ const ReplayApi kReplayApi = {
             replay(tape_at(tape));
           }
         },
-};
-
-class WithoutGil {
- public:
-  WithoutGil() : thread_(PyEval_SaveThread()) {}
-  ~WithoutGil() {
-    try {
-      PyEval_RestoreThread(thread_);
-    } catch (abi::__forced_unwind&) {
-      // The interpreter has ended and wants this daemon thread to end too, by unwinding through
-      // frames that do not allow it. It stays here, as it would in Python from 3.14 on.
-      for (;;) ::pause();
-    }
-  }
-  WithoutGil(const WithoutGil&) = delete;
-  WithoutGil& operator=(const WithoutGil&) = delete;
-
- private:
-  PyThreadState* const thread_;
 };
 
 // Without the GIL, so that nobody waits for one of the two while holding the other.
