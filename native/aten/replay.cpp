@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "../core/without_gil.h"
 #include "threads.h"
 
 namespace nimble::aten {
@@ -67,7 +68,7 @@ Replay::Replay(Plan plan, std::vector<Slot>& slots) : plan_(std::move(plan)), sl
     }
   }
   install_hooks(plan_.api);
-  const nb::gil_scoped_release no_gil;
+  const WithoutGil no_gil;
   const TapeLock held = lock();
   for (std::size_t number = 0; number < slots_.size(); ++number) {
     if (slots_[number].defined()) {
@@ -131,7 +132,7 @@ nb::list Replay::operator()(nb::handle tensors) {
   if (!plan_.mutated.empty()) check_overlaps(plan_.inputs, ranges, slots_, plan_.mutated);
   FreshMemory fresh;
   {
-    const nb::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     fresh.reserve(fresh_.size());
     for (const std::size_t number : fresh_) fresh.allocate(slots_[number].nbytes());
     announce_caller();
@@ -181,7 +182,7 @@ nb::list Replay::hand_out_all(const std::vector<nb::object>& tensors, FreshMemor
 }
 
 void Replay::keep(std::size_t number, Memory& memory) {
-  const nb::gil_scoped_release no_gil;
+  const WithoutGil no_gil;
   const TapeLock held = lock();
   slots_[number].keep(memory);
   plan_.api.set_slot(plan_.tape, number, slots_[number].address());

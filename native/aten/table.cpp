@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "operators.h"
+#include "../core/without_gil.h"
 #include "threads.h"
 
 namespace nimble::aten {
@@ -138,7 +139,7 @@ void Table::run(const std::vector<const Call*>& calls) {
       value_error(c10::str("slot ", number, " is bound only while a plan replays"));
     }
   }
-  const nb::gil_scoped_release no_gil;
+  const WithoutGil no_gil;
   const std::lock_guard alone(running_);
   announce_caller();
   const Entered entered;

@@ -212,9 +212,9 @@ def test_the_caller_keeps_its_affinity_and_helpers_are_pinned() -> None:
         check(network())
         assert os.sched_getaffinity(0) == before
         helpers = set(map(int, os.listdir("/proc/self/task"))) - {os.getpid()}
-        assert len(helpers) == _core.pool_size() == 1
+        assert _core.pool_size() == 1
         core = sorted(before)[1 % len(before)]
-        assert os.sched_getaffinity(helpers.pop()) == {core}
+        assert [os.sched_getaffinity(h) for h in helpers].count({core}) == 1
     """)
 
 

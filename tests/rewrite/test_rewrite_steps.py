@@ -45,6 +45,7 @@ def test_what_each_step_did_is_told() -> None:
     assert [step.name for step in steps] == [
         "remove dead tasks",
         "remove noops",
+        "free fills",
         "merge subexpressions",
         "fold constants",
         "fold batch norm",
@@ -52,7 +53,7 @@ def test_what_each_step_did_is_told() -> None:
     ]
     assert steps[0].tasks_before == len(captured.graph.tasks)
     assert steps[-1].tasks_after == len(graph.tasks)
-    fold = steps[4]
+    fold = steps[5]
     assert fold.tasks_before - fold.tasks_after == 3
     assert fold.detail.startswith("3 fewer aten.native_batch_norm.default")
     assert steps[-1].detail == ""

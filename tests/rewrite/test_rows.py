@@ -141,7 +141,7 @@ DEPENDENT: dict[str, tuple[Callable[..., Any], str]] = {
     "of its own": (lambda x: x * OWN, "mul"),
     "flattened": (lambda x: x.reshape(-1).cumsum(0).view(B, B), "cumsum"),
     "joined": (lambda x: torch.cat([x, x])[:B], "cat"),
-    "batch statistics": (nn.BatchNorm1d(B, track_running_stats=False), "native_batch_norm"),
+    "batch statistics": (nn.BatchNorm1d(B, track_running_stats=False), "_native_batch_norm"),
     "shifted": (lambda x: x.roll(1, 0), "roll"),
     "unknown": (lambda x: torch.linalg.inv_ex(x)[0], "linalg_inv_ex"),
 }

@@ -276,7 +276,7 @@ def test_the_next_replay_must_find_the_last_version_of_a_state() -> None:
     build.task([state], [first])
     build.task([first], [second])
     assert accepts(schedule(build.graph(second)))
-    with pytest.raises(ProofError, match="read at the end of the replay"):
+    with pytest.raises(ProofError, match="written over"):
         schedule(replace(build.graph(second), outputs=(first,)))
 
 

@@ -198,6 +198,8 @@ class _Builder:
             raise UnsupportedOpError(f"{op} cannot be replayed{_at(node)}: {why}. {OTHER_DOOR}")
         fakes = node.meta.get("val")
         source = self._source_of_view(node, op, fakes)
+        if op is aten.as_strided.default and len(node.args) > 3 and source is not None:
+            self._refuse_fixed_offset(node, source)
         if source is not None:
             several = isinstance(fakes, list | tuple)
             views = [
@@ -207,6 +209,15 @@ class _Builder:
             self._env[node] = views if several else views[0]
             return
         self._env[node] = self._task(node, op, node.args, node.kwargs, fakes)
+
+    def _refuse_fixed_offset(self, node: fx.Node, source: int) -> None:
+        """A place in an input's storage means something else where the caller's tensor starts
+        elsewhere in its storage."""
+        if self._values[source].role is Role.INPUT and node.args[3] is not None:
+            raise CaptureError(
+                f"as_strided with a storage_offset looks around an input{_at(node)}, outside of "
+                "what the caller passes; leave out storage_offset, or slice the tensor"
+            )
 
     def _source_of_view(self, node: fx.Node, op: OpOverload, fakes: Any) -> int | None:
         """The value that all results of the node are views of, if they are."""

@@ -29,6 +29,7 @@ from torch.nn.utils.stateless import _reparametrize_module
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
+from nimble.capture.attributes import without_python_state
 from nimble.capture.blame import line_of_caller, line_of_error
 from nimble.capture.functional import functional
 from nimble.capture.structure import Structure, flatten, unflatten
@@ -158,17 +159,21 @@ def trace(
         tracing_mode="fake",
         _allow_non_fake_inputs=True,
     )
-    # The caller's own modes (a profiler, a counter of operations) have no business in the trace.
-    with _disable_current_modes(), torch.random.fork_rng(devices=[]), _quiet_attributes(target):
-        try:
-            # The flag tells libraries not to look into tensors, as torch.compile does.
-            tracing = torch.compiler._compile_session_context()
-            with torch.no_grad(), tracing, _origins(target):
-                module = tracer(list(named.values()), tensors)
-        except NimbleError:
-            raise
-        except Exception as error:
-            raise _explain(error) from error
+
+    def run() -> torch.fx.GraphModule:
+        # The flag tells libraries not to look into tensors, as torch.compile does.
+        tracing = torch.compiler._compile_session_context()
+        with torch.no_grad(), tracing, _origins(target):
+            return tracer(list(named.values()), tensors)
+
+    try:
+        # The caller's own modes (a profiler, a counter of operations) stay out of the trace.
+        with _disable_current_modes(), torch.random.fork_rng(devices=[]):
+            module = without_python_state(target.submodules(), run)
+    except NimbleError:
+        raise
+    except Exception as error:
+        raise _explain(error) from error
     return Traced(
         module,
         names,
@@ -218,32 +223,6 @@ def _assigned_buffers(target: Target, held: dict[str, torch.Tensor]) -> dict[str
         for name, now in target.named_tensors().items()
         if name in held and now is not held[name]
     }
-
-
-@contextlib.contextmanager
-def _quiet_attributes(target: Target) -> Iterator[None]:
-    """Refuse models that keep Python state: a replay would not repeat the assignment."""
-    modules = {n: m for root in target.modules.values() for n, m in root.named_modules()}
-    before = {name: dict(vars(module)) for name, module in modules.items()}
-    yield
-    changed = []
-    for name, module in modules.items():
-        for key, now in list(vars(module).items()):
-            was = before[name].get(key, None)
-            if now is was or isinstance(now, dict | list) or key.startswith("__"):
-                continue
-            if isinstance(now, bool | int | float | str | torch.Tensor) and (
-                isinstance(now, torch.Tensor) or now != was
-            ):
-                changed.append(f"{name or type(module).__name__}.{key}")
-            object.__delattr__(module, key)
-            if key in before[name]:
-                object.__setattr__(module, key, was)
-    if changed:
-        raise CaptureError(
-            f"the model assigns {', '.join(changed)} in forward, which a replay would not repeat; "
-            "make it a buffer (register_buffer), or compute it outside of forward"
-        )
 
 
 @contextlib.contextmanager
