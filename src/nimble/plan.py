@@ -13,7 +13,14 @@ from nimble import _core
 from nimble.capture import Captured, Target, capture
 from nimble.capture.structure import Structure
 from nimble.capture.tensors import copy_exactly
-from nimble.devices.cpu import WAIT_NS, Constants, Replay, median_ns, with_measured_costs
+from nimble.devices.cpu import (
+    WAIT_NS,
+    Constants,
+    Replay,
+    ReplayPool,
+    median_ns,
+    with_measured_costs,
+)
 from nimble.graph import Graph, RecordedCosts
 from nimble.lower import choose_native_kernels
 from nimble.rewrite import Step, rewrite
@@ -46,7 +53,7 @@ class Plan:
     captured_tasks: int
     graph: Graph
     steps: tuple[Step, ...]
-    replay: Replay
+    replay: ReplayPool
     constants: dict[str, torch.Tensor]
     example: list[torch.Tensor]
     reason: str
@@ -99,7 +106,7 @@ def make_plan(
         captured_tasks=len(captured.graph.tasks),
         graph=graph,
         steps=steps,
-        replay=replay,
+        replay=ReplayPool(replay, settings.workers),
         constants=held,
         example=example,
         reason=reason,

@@ -20,7 +20,7 @@ from nimble.artifact.structures import class_name, decode
 from nimble.capture.dtypes import FROM_TORCH, TO_TORCH
 from nimble.capture.operators import find, why_refused
 from nimble.capture.types import check_types
-from nimble.devices.cpu import WAIT_NS, Constants, Replay
+from nimble.devices.cpu import WAIT_NS, Constants, Replay, ReplayPool
 from nimble.errors import ArtifactError, NimbleError
 from nimble.graph import DType, Graph, RecordedCosts, Role
 from nimble.graph.codec import decode as decode_graph
@@ -151,7 +151,7 @@ def _plan(
         captured_tasks=int(data["captured_tasks"]),
         graph=graph,
         steps=tuple(Step(**step) for step in data["steps"]),
-        replay=replay,
+        replay=ReplayPool(replay, settings.workers),
         constants=held,
         example=[_zeros(dtype, shape, strides) for dtype, shape, strides in inputs],
         reason=reason,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
 
-from nimble.devices.cpu import Replay
+from nimble.devices.cpu import ReplayPool
 from nimble.graph import Graph
 from nimble.rewrite import Step
 from nimble.signature import Signature, type_text
@@ -20,7 +20,7 @@ class Explained(Protocol):
     captured_tasks: int
     graph: Graph
     steps: tuple[Step, ...]
-    replay: Replay
+    replay: ReplayPool
     reason: str
     choice: str
     seconds: dict[str, float]
@@ -67,6 +67,8 @@ def _plan(number: int, plan: Explained) -> list[str]:
         f"  arena         {_bytes(schedule.arena_bytes)}, {over}{share}; in sequence the bound is "
         f"{_bytes(schedule.sequential_lower_bound)}"
     )
+    if len(plan.replay) > 1:
+        lines.append(f"  callers       {len(plan.replay)} at once, each with an arena of its own")
     lines.append(
         f"  predicted     {decision.predicted_ns / 1e6:.3f} ms "
         f"(critical path {decision.critical_path_ns / 1e6:.3f} ms, "

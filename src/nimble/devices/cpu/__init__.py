@@ -2,6 +2,15 @@
 
 from nimble.devices.cpu.constants import Constants
 from nimble.devices.cpu.measure import WAIT_NS, median_ns, with_measured_costs
+from nimble.devices.cpu.pool import ReplayPool
 from nimble.devices.cpu.replay import Replay, Span
 
-__all__ = ["WAIT_NS", "Constants", "Replay", "Span", "median_ns", "with_measured_costs"]
+__all__ = [
+    "WAIT_NS",
+    "Constants",
+    "Replay",
+    "ReplayPool",
+    "Span",
+    "median_ns",
+    "with_measured_costs",
+]

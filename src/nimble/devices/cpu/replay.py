@@ -40,6 +40,7 @@ class Replay:
     def __init__(self, schedule: Schedule, tensors: Mapping[str, torch.Tensor]) -> None:
         prove(schedule)
         self.schedule = schedule
+        self._tensors = dict(tensors)
         self.graph = schedule.graph
         roots = [v for v in self.graph.roots() if v.dtype is not DType.TOKEN]
         outside = [root for root in roots if root.role is not Role.INTERMEDIATE]
@@ -77,8 +78,18 @@ class Replay:
             self._blame(error)
             raise
 
+    @property
+    def has_state(self) -> bool:
+        """Whether a replay updates memory that the next one reads."""
+        return any(r.dtype is not DType.TOKEN for r in self.graph.roots(Role.STATE))
+
+    def twin(self) -> Replay:
+        """The same schedule, on the same parameters, with an arena of its own."""
+        return Replay(self.schedule, self._tensors)
+
     def rebind(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Use other tensors, of the same type, as the memory of the roots named."""
+        self._tensors |= tensors
         for root in self.graph.roots(*_OWNED):
             if root.name in tensors:
                 self._keep(root, tensors)

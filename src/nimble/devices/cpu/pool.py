@@ -1,0 +1,99 @@
+"""Several replays of one schedule, so that callers on several threads need not queue."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import threading
+from collections.abc import Iterator, Mapping
+from weakref import WeakSet
+
+import torch
+
+from nimble.devices.cpu.replay import Replay, Span
+from nimble.schedule import Schedule
+
+
+class ReplayPool:
+    """Hands every call a replay that nobody else is using.
+
+    The first is there from the start. Others, each with an arena of its own, are bound when a call
+    finds none free, up to `most`; after that calls queue. A model with state has one only, since
+    its calls must see each other's updates.
+    """
+
+    def __init__(self, first: Replay, most: int) -> None:
+        self._all = [first]
+        self._most = 1 if first.has_state else most
+        self._lock = threading.Lock()
+        self._free: queue.SimpleQueue[Replay] = queue.SimpleQueue()
+        self._free.put(first)
+        _pools.add(self)
+
+    @property
+    def schedule(self) -> Schedule:
+        return self._all[0].schedule
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Task name → how it runs: `native`, `out`, `copy` or `inplace`."""
+        return self._all[0].kinds
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __call__(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        replay = self._take()
+        try:
+            return replay(inputs)
+        finally:
+            self._free.put(replay)
+
+    def measure(self, inputs: list[torch.Tensor]) -> list[Span]:
+        """One timed replay; the model's state is left alone, and other callers are not in it."""
+        with self._taken() as replay:
+            return replay.measure(inputs)
+
+    def rebind(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Use other tensors, of the same type, as the memory of the roots named."""
+        with self._lock:
+            for replay in self._all:
+                replay.rebind(tensors)
+
+    @contextlib.contextmanager
+    def _taken(self) -> Iterator[Replay]:
+        replay = self._take()
+        try:
+            yield replay
+        finally:
+            self._free.put(replay)
+
+    def _take(self) -> Replay:
+        try:
+            return self._free.get_nowait()
+        except queue.Empty:
+            pass
+        with self._lock:
+            if len(self._all) < self._most:
+                self._all.append(self._all[0].twin())
+                return self._all[-1]
+        return self._free.get()
+
+    def after_fork(self) -> None:
+        """In the child: threads that held a replay are gone, and no replay is under way."""
+        self._lock = threading.Lock()
+        self._free = queue.SimpleQueue()
+        for replay in self._all:
+            self._free.put(replay)
+
+
+_pools: WeakSet[ReplayPool] = WeakSet()
+
+
+def _after_fork() -> None:
+    for pool in _pools:
+        pool.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
