@@ -130,15 +130,13 @@ def of_torch_geometric() -> Iterator[Row]:
         return make
 
     stack = (16, 32, 3, 8)
-    for name in ("GCN", "GAT", "GraphSAGE", "EdgeCNN"):
+    for name in ("GraphSAGE", "EdgeCNN"):
         yield name.lower(), "graph", network(name, *stack)
-    yield "gatv2", "graph", network("GAT", *stack, v2=True, heads=4)
     yield "gin", "graph", network("GIN", *stack, norm="batch_norm", jk="cat")
     degrees = {"aggregators": ["mean", "max", "std"], "scalers": ["identity", "amplification"]}
     pna = network("PNA", *stack, **degrees, deg=torch.tensor([1, 4, 6, 5, 3, 1]))
     yield "pna", "graph", pna
     yield "graph_transformer", "graph", network("TransformerConv", 16, 8, heads=4)
-    yield "chebyshev", "graph", network("ChebConv", 16, 8, K=3)
     yield "gated_graph", "graph", network("GatedGraphConv", 16, num_layers=3)
     yield "heterogeneous", "graph", _heterogeneous
 

@@ -6,7 +6,7 @@ from catalogue import CATALOGUE
 from nimble.cli.check import check
 from nimble.cli.targets import Made
 
-SAMPLE = CATALOGUE[::6]
+SAMPLE = [e for e in CATALOGUE if e.family != "segmentation"][::9]
 
 
 def verify(entry):

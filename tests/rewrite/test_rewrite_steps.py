@@ -55,7 +55,7 @@ def test_what_each_step_did_is_told() -> None:
     assert steps[-1].tasks_after == len(graph.tasks)
     fold = steps[5]
     assert fold.tasks_before - fold.tasks_after == 3
-    assert fold.detail.startswith("3 fewer aten.native_batch_norm.default")
+    assert fold.detail.startswith("3 fewer aten._native_batch_norm_legit_no_training.default")
     assert steps[-1].detail == ""
     with torch.no_grad():
         for got, expected in zip(run(graph, captured.tensors, [x]), net(x), strict=True):

@@ -10,12 +10,12 @@ from types import FrameType, TracebackType
 
 import torch
 
-_OURS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
+_OURS = tuple(f"{folder}/" for folder in (Path(torch.__file__).parent, Path(__file__).parents[1]))
 
 
 def is_users(filename: str) -> bool:
     """Whether a file belongs to the user's model, not to PyTorch or Nimble."""
-    inside_zoo = f"{_OURS[1]}/zoo/"
+    inside_zoo = f"{_OURS[1]}zoo/"
     if filename.startswith(inside_zoo):
         return True
     return not filename.startswith(_OURS) and not filename.startswith("<")

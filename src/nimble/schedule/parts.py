@@ -49,7 +49,11 @@ class Parts:
             return
         content = self._layout.content[v]
         if content not in self._whole:
-            self._whole[content] = is_dense(self._layout.graph[content]) and self._covers(content)
+            # Gaps between the elements of what one task writes are that task's to fill: nobody else
+            # has bytes there, and a view may count them as elements.
+            self._whole[content] = content in self._written.get(content, ()) or (
+                is_dense(self._layout.graph[content]) and self._covers(content)
+            )
         if not self._whole[content] and not self._covers(v):
             raise ProofError(
                 f"{self._layout.name(v)} is read, but not every element of it is known to be "
