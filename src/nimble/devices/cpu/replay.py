@@ -55,7 +55,7 @@ class Replay:
             else:
                 self._table.storage(self._slots[root.id], root.span)
         for value in self.graph.values:
-            if value.dtype is not DType.TOKEN:
+            if value.dtype is not DType.TOKEN and self._has_memory(value.id):
                 self._place(value)
         looked_at = (*self.graph.readers, *self.graph.outputs)
         self._needed = {self.graph.content(v).id for v in looked_at}
@@ -124,6 +124,10 @@ class Replay:
         slot = self._slots[root.id]
         self._kept[slot] = _fitting(root, tensors)
         self._table.memory(slot, self._kept[slot])
+
+    def _has_memory(self, id: int) -> bool:
+        """False for intermediates that no task touches."""
+        return self.graph.homes[id] in self._slots or self.schedule.offsets[id] is not None
 
     def _slot_and_offset(self, id: int) -> tuple[int, int]:
         home = self.graph.homes[id]
