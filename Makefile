@@ -11,7 +11,7 @@ extra = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.to
 	['project']['optional-dependencies']['$(1)'], sep='\n')" \
 	| $(BIN)/pip install -q -r /dev/stdin torch==2.13.0
 
-.PHONY: demo test test-full lint bench models sanitize clean
+.PHONY: demo test test-full lint bench figures models sanitize clean
 
 demo: $(VENV)/built
 	$(BIN)/nimble demo
@@ -30,6 +30,9 @@ lint: $(VENV)/dev
 
 bench: $(VENV)/built
 	$(BIN)/python bench/overhead.py
+
+figures: $(VENV)/built
+	$(BIN)/python bench/figures.py
 
 models: $(VENV)/models
 	$(BIN)/python bench/models.py

@@ -1,7 +1,7 @@
 """What scheduling costs at run time, and what neighbours do to it.
 
-Prints the cost of a task through the ATen fallback, of a call, with eight callers, and beside a
-process that burns a core. `python bench/overhead.py`, on an otherwise idle machine.
+`python bench/overhead.py`, on an otherwise idle machine: the cost of a task through the ATen
+fallback, of a call, with eight callers, and beside a process that burns a core.
 """
 
 from __future__ import annotations
@@ -10,13 +10,23 @@ import multiprocessing
 import statistics
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
 
 import nimble
 from nimble import zoo
+
+Figure = tuple[str, str]
+
+
+def figures() -> Iterator[Figure]:
+    """(what, how much), measured now."""
+    with torch.no_grad():
+        yield from per_task()
+        yield from eight_callers()
+        yield from beside_a_busy_process()
 
 
 def chain(tasks: int) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
@@ -37,31 +47,29 @@ def times_us(call: Callable[[], object], seconds: float = 2.0) -> list[float]:
     return times
 
 
-def report(what: str, times: list[float], per: int = 1) -> float:
-    median = statistics.median(times) / per
+def spread(times: list[float], per: int = 1) -> str:
+    """Median and the middle nine tenths, in microseconds or milliseconds."""
     ordered = sorted(times)
-    low, high = (ordered[int(len(ordered) * q)] / per for q in (0.05, 0.95))
-    print(f"{what:58} {median:10.3f} us  (5 % {low:.3f}, 95 % {high:.3f}, {len(times)} runs)")
-    return median
+    low, middle, high = (ordered[int(len(ordered) * q)] / per for q in (0.05, 0.5, 0.95))
+    if middle >= 1000:
+        return f"{middle / 1000:.2f} ms ({low / 1000:.2f} to {high / 1000:.2f})"
+    return f"{middle:.2f} µs ({low:.2f} to {high:.2f})"
 
 
-def per_task() -> None:
+def per_task() -> Iterator[Figure]:
     x, y = torch.randn(64), torch.randn(64)
     model = chain(200)
+    what = "a task in a chain of 200 adds of 64 floats"
     for native in (False, True):
         engine = nimble.compile(model, (x, y), native_kernels=native, workers=1)
         kind = "native kernels" if native else "ATen fallback"
-        report(
-            f"a task in a chain of 200 adds of 64 floats, {kind}",
-            times_us(partial(engine, x, y)),
-            200,
-        )
-    report("the same in eager PyTorch, 1 thread", times_us(lambda: model(x, y)), 200)
-    empty = nimble.compile(lambda x: x + 1, (x,))
-    report("a whole call of one task", times_us(lambda: empty(x)))
+        yield f"{what}, {kind}", spread(times_us(partial(engine, x, y)), 200)
+    yield f"{what}, eager PyTorch", spread(times_us(partial(model, x, y)), 200)
+    engine = nimble.compile(lambda x: x + 1, (x,))
+    yield "a whole call of one task", spread(times_us(partial(engine, x)))
 
 
-def eight_callers() -> None:
+def eight_callers() -> Iterator[Figure]:
     model, args = zoo.build("mobilenet_v2@96")
     engine = nimble.compile(model, args)
 
@@ -83,14 +91,10 @@ def eight_callers() -> None:
             worker.join()
         return sum(count) / (time.perf_counter() - start)
 
-    one, eight = [], []
-    for _ in range(5):
-        one.append(throughput(1))
-        eight.append(throughput(8))
-    ratio = statistics.median(b / a for a, b in zip(one, eight, strict=True))
-    print(
-        f"{'calls a second, one caller':58} {statistics.median(one):10.1f}\n"
-        f"{'calls a second, eight callers':58} {statistics.median(eight):10.1f}  ({ratio:.2f} x)"
+    ratios = sorted(throughput(8) / throughput(1) for _ in range(5))
+    yield (
+        "throughput of eight callers over one, mobilenet_v2@96",
+        f"{statistics.median(ratios):.2f} x ({ratios[0]:.2f} to {ratios[-1]:.2f})",
     )
 
 
@@ -99,26 +103,24 @@ def burn() -> None:
         pass
 
 
-def beside_a_busy_process() -> None:
+def beside_a_busy_process() -> Iterator[Figure]:
     for name in ("mobilenet_v2@96", "googlenet@64", "mlp"):
         model, args = zoo.build(name)
         engine = nimble.compile(model, args)
-        quiet = report(f"{name}, quiet", times_us(partial(engine, *args)))
+        quiet = times_us(partial(engine, *args))
         neighbour = multiprocessing.get_context("fork").Process(target=burn, daemon=True)
         neighbour.start()
         try:
             time.sleep(0.3)
-            busy = report(
-                f"{name}, beside a process that burns a core", times_us(partial(engine, *args))
-            )
+            busy = times_us(partial(engine, *args))
         finally:
             neighbour.kill()
             neighbour.join()
-        print(f"{'':58} {busy / quiet:10.2f} x")
+        ratio = statistics.median(busy) / statistics.median(quiet)
+        yield f"{name}, quiet", spread(quiet)
+        yield f"{name}, beside a process that burns a core", f"{spread(busy)}: {ratio:.2f} x"
 
 
 if __name__ == "__main__":
-    torch.set_grad_enabled(False)
-    per_task()
-    eight_callers()
-    beside_a_busy_process()
+    for what, much in figures():
+        print(f"{what:64} {much}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from nimble.devices.cpu import (
     median_ns,
     with_measured_costs,
 )
-from nimble.graph import Graph, RecordedCosts
+from nimble.graph import Graph, RecordedCosts, verify
 from nimble.lower import choose_native_kernels
 from nimble.rewrite import Step, rewrite
 from nimble.schedule import Schedule, schedule
@@ -88,9 +89,10 @@ def make_plan(
         captured = capture(target, tensors, signature.structure, name)
     with clock("rewrite"):
         graph, steps = rewrite(captured.graph)
+        _checked(graph)
     with clock("lower"):
         if settings.native_kernels:
-            graph = choose_native_kernels(graph, set(_core.native_kernels()))
+            graph = _checked(choose_native_kernels(graph, set(_core.native_kernels())))
     with clock("measure"):
         held = constants.of(graph, captured.tensors)
         everything = {**captured.tensors, **held}
@@ -143,6 +145,11 @@ def bind(
             f"one stream {times[1] / 1e6:.3f} ms: the faster is kept"
         )
     return replays[best], times[best], choice
+
+
+def _checked(graph: Graph) -> Graph:
+    """The graph, verified if NIMBLE_VERIFY=1 asks for it between stages."""
+    return verify(graph) if os.environ.get("NIMBLE_VERIFY") == "1" else graph
 
 
 def _used(captured: Captured, graph: Graph) -> dict[str, torch.Tensor]:

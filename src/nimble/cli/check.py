@@ -48,7 +48,7 @@ def check(made: Made, workers: int | None = None) -> Row:
     """Compile, compare with eager on two inputs, and say what was found."""
     model = made.model
     first, structure = flatten((made.args, made.kwargs))
-    second = [another(tensor) for tensor in first]
+    second = zoo.random_like(first)
     with _one_thread():
         if isinstance(model, nn.Module):
             zoo.calibrate(model, made.args, made.kwargs)
@@ -139,18 +139,6 @@ def call(model: Callable[..., Any], tensors: Sequence[torch.Tensor], structure: 
     args, kwargs = unflatten(structure, [tensor.clone() for tensor in tensors])
     with torch.no_grad():
         return model(*args, **kwargs)
-
-
-def another(tensor: torch.Tensor) -> torch.Tensor:
-    """Other data of the same kind: normal floats; integers up to the largest that was there."""
-    generator = torch.Generator().manual_seed(tensor.numel())
-    if tensor.is_floating_point():
-        return torch.randn(tensor.shape, generator=generator).to(tensor.dtype)
-    if tensor.numel() == 0 or tensor.dtype is torch.bool or tensor.is_complex():
-        return tensor.clone()
-    low, high = int(tensor.min()), int(tensor.max())
-    made = torch.randint(min(low, 0), high + 1, tensor.shape, generator=generator)
-    return made.to(tensor.dtype)
 
 
 def relative_error(got: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> float:

@@ -1,0 +1,71 @@
+"""Measures what README.md claims and writes it there, between the marks. `make figures`."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+
+import overhead
+import torch
+
+import nimble
+from nimble import zoo
+from nimble.artifact.layout import this_cpu
+from nimble.capture import Target, capture
+from nimble.capture.structure import flatten
+from nimble.rewrite import rewrite
+
+README = Path(__file__).parents[1] / "README.md"
+BEGIN, END = "<!-- figures -->", "<!-- /figures -->"
+NETWORKS = ["mobilenet_v2", "resnet50", "googlenet", "inception_v3", "nasnet_a_mobile"]
+NETWORKS += ["amoebanet", "darts", "bert_base"]
+
+
+def networks() -> Iterator[str]:
+    yield (
+        "| network | tasks | chains | streams | waits | arena, 2 workers | / bound "
+        "| bound in sequence | of all intermediates |"
+    )
+    yield "|---" * 9 + "|"
+    for name in NETWORKS:
+        model, args = zoo.build(name)
+        tensors, structure = flatten((args, {}))
+        graph = rewrite(capture(Target.of(model), tensors, structure, name).graph)[0]
+        free = nimble.schedule(graph)
+        engine = nimble.compile(model, args)
+        bound = nimble.schedule(engine.plans[0].graph, streams=2)
+        yield (
+            f"| {name} | {len(graph.tasks)} | {free.decision.chains} | {len(free.streams)} "
+            f"| {len(free.waits)} | {bound.arena_bytes / 1e6:.2f} MB "
+            f"| {bound.arena_bytes / bound.arena_lower_bound:.3f} "
+            f"| {bound.sequential_lower_bound / 1e6:.2f} MB "
+            f"| {100 * bound.arena_bytes / bound.intermediates_bytes:.1f} % |"
+        )
+
+
+def main() -> None:
+    where = (
+        f"Measured by `make figures` on {this_cpu()}, {torch.get_num_threads()} cores, "
+        f"torch {torch.__version__}, Python {platform.python_version()}: "
+        "median, and the middle nine tenths."
+    )
+    lines = [
+        where,
+        "",
+        "| cost of a replay | |",
+        "|---|---|",
+        *(f"| {what} | {much} |" for what, much in overhead.figures()),
+        "",
+        "Streams at full concurrency with the fewest waits; the arena of a schedule for two workers:",
+        "",
+        *networks(),
+    ]
+    text = README.read_text()
+    before, after = text.index(BEGIN) + len(BEGIN), text.index(END)
+    README.write_text(text[:before] + "\n" + "\n".join(lines) + "\n" + text[after:])
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
