@@ -57,7 +57,7 @@ def main() -> None:
         "|---|---|",
         *(f"| {what} | {much} |" for what, much in overhead.figures()),
         "",
-        "Streams at full concurrency with the fewest waits; the arena of a schedule for two workers:",
+        "Streams at full concurrency with the fewest waits; the arena of a plan for two workers:",
         "",
         *networks(),
     ]
