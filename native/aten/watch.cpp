@@ -1,5 +1,7 @@
 #include "watch.h"
 
+#include <set>
+
 namespace nimble::aten {
 namespace {
 
@@ -30,6 +32,11 @@ bool Watch::State::holds(const c10::TensorImpl& tensor) const {
 
 Watch::Watch(const std::vector<at::Tensor>& tensors, std::vector<Place> places)
     : places_(std::move(places)) {
+  std::set<PyObject*> seen;
+  for (const auto& place : places_) {
+    PyObject* dict = std::get<0>(place).ptr();
+    if (seen.insert(dict).second) sizes_.emplace_back(dict, PyDict_Size(dict));
+  }
   tensors_.reserve(tensors.size());
   for (const auto& tensor : tensors) {
     if (!is_plain(tensor)) value_error("only ordinary CPU tensors can be watched");
@@ -40,6 +47,9 @@ Watch::Watch(const std::vector<at::Tensor>& tensors, std::vector<Place> places)
 bool Watch::changed() const {
   for (const auto& [tensor, state] : tensors_) {
     if (!state.holds(*tensor.unsafeGetTensorImpl())) return true;
+  }
+  for (const auto& [dict, size] : sizes_) {
+    if (PyDict_Size(dict) != size) return true;
   }
   for (const auto& [dict, key, expected] : places_) {
     PyObject* found = PyDict_GetItemWithError(dict.ptr(), key.ptr());
@@ -62,6 +72,9 @@ int Watch::traverse(visitproc visit, void* arg) const {
   return 0;
 }
 
-void Watch::clear() { places_.clear(); }
+void Watch::clear() {
+  sizes_.clear();
+  places_.clear();
+}
 
 }  // namespace nimble::aten

@@ -1,4 +1,4 @@
-// Notices that parameters were written, moved or replaced.
+// Notices that parameters were written, moved or replaced, and that dicts gained or lost entries.
 #pragma once
 
 #include <c10/core/impl/SizesAndStrides.h>
@@ -40,6 +40,7 @@ class Watch {
 
   std::vector<Watched> tensors_;
   std::vector<Place> places_;
+  std::vector<std::pair<PyObject*, Py_ssize_t>> sizes_;  // of the dicts in places_
 };
 
 }  // namespace nimble::aten

@@ -14,9 +14,16 @@ import torch
 from nimble import _aten
 from nimble.artifact import write_engine
 from nimble.capture import Target, capture, input_names
-from nimble.capture.structure import Leaf, Nest, Structure, flatten, unflatten
+from nimble.capture.structure import (
+    Leaf,
+    Nest,
+    Structure,
+    flatten,
+    refuse_mutable,
+    unflatten,
+)
 from nimble.devices.cpu import Constants
-from nimble.errors import InputError
+from nimble.errors import InputError, UnfitError
 from nimble.ladder import Shapes, pad_rows, resized, rungs
 from nimble.observe.explain import explain_plans
 from nimble.observe.timeline import Timeline
@@ -81,6 +88,7 @@ class Engine:
     def _call_carefully(self, tensors: list[torch.Tensor], structure: Structure) -> Any:
         with self._lock:
             self._notice_changes()
+            refuse_mutable(structure)
             names = input_names(structure, len(tensors))
             for tensor, name in zip(tensors, names, strict=True):
                 check_tensor(tensor, name)
@@ -122,7 +130,8 @@ class Engine:
         fits = []
         for plan in self._plans.values():
             wide = _rows(plan.signature.tensors)
-            if wide > rows and _with_rows(signature, rows, wide) == plan.signature:
+            fitting = plan.paddable and wide > rows
+            if fitting and _with_rows(signature, rows, wide) == plan.signature:
                 fits.append((wide, plan))
         return min(fits, key=lambda fit: fit[0])[1] if fits else None
 
@@ -175,7 +184,8 @@ class Engine:
         report: Callable[[str, str], None] = lambda plan, stage: None,
     ) -> None:
         """Make plans ahead of time: for these arguments, and for the ladder that `shapes` names."""
-        tensors, structure = flatten((args, kwargs))
+        tensors, structure = flatten((args, dict(sorted(kwargs.items()))))
+        refuse_mutable(structure)
         for tensor, name in zip(tensors, input_names(structure, len(tensors)), strict=True):
             check_tensor(tensor, name)
         examples = [tensors] if shapes is None else [resized(tensors, r) for r in rungs(shapes)]
@@ -188,23 +198,28 @@ class Engine:
             if signature in self._plans:
                 continue
             text = ", ".join(type_text(t) for t in signature.tensors)
-            self._require_independent_rows(example, structure)
-            self._compile(signature, example, functools.partial(report, text))
+            paddable = self._require_independent_rows(example, structure)
+            plan = self._compile(signature, example, functools.partial(report, text))
+            plan.paddable = paddable
 
-    def _require_independent_rows(self, tensors: list[torch.Tensor], structure: Structure) -> None:
+    def _require_independent_rows(self, tensors: list[torch.Tensor], structure: Structure) -> bool:
+        """Whether smaller batches may be padded to this one; raises if they should and may not."""
         rows = next((t.shape[0] for t in tensors if t.dim()), 0)
         if self._pad != "batch" or rows < 2 or self._target is None:
-            return  # Nothing is ever padded up to one row.
-        graph, other = (
-            capture(self._target, example, structure, self.name).graph
+            return False  # Nothing is ever padded up to one row.
+        mine, other = (
+            capture(self._target, example, structure, self.name)
             for example in (tensors, resized(tensors, {0: rows + 1}))
         )
-        why = dependent_rows(graph, rows) or different_tasks(graph, other)
+        why = dependent_rows(mine.graph, rows) or different_tasks(mine.graph, other.graph, rows)
+        if mine.output != other.output:
+            why = why or "a result that is no tensor depends on the number of rows"
         if why is not None:
             raise InputError(
                 f"pad='batch' needs rows that do not influence each other, and that could not be "
                 f"proven: {why}. Leave out pad= and declare the sizes you need in shapes="
             )
+        return True
 
     def _why(self, signature: Signature) -> str:
         if not self._plans:
@@ -229,38 +244,37 @@ class Engine:
 
     def _notice_changes(self) -> None:
         """Weights edited or replaced since the last look take effect now."""
-        if not self._watch.changed():
-            return
-        if self._target is not None:
-            now = self._target.named_tensors()
-            for plan in list(self._plans.values()):
-                if not self._take_over(plan, now):
-                    del self._plans[plan.signature]
-        for plan in self._plans.values():
-            self._constants.of(plan.graph, plan.tensors, refresh=True)
+        if self._watch.changed():
+            self._take_over_all()
+
+    def _take_over_all(self) -> None:
+        now = self._target.named_tensors() if self._target is not None else {}
+        for plan in list(self._plans.values()):
+            if not self._take_over(plan, now):
+                del self._plans[plan.signature]
         if self._last is not None and self._last.signature not in self._plans:
             self._last = None
         self._look_closely()
 
     def _take_over(self, plan: Plan, now: Mapping[str, torch.Tensor]) -> bool:
-        """Bind a plan to the tensors that the modules hold now; False if they do not fit it."""
-        assert self._target is not None
-        if self._target.submodules() != plan.submodules:
+        """Bind a plan to the tensors that the modules hold now; False if it does not fit them."""
+        if self._target is not None and self._target.fingerprint() != plan.fingerprint:
             return False
-        fresh = {n: now.get(n, old) for n, old in plan.tensors.items()}
-        if any(type_of(fresh[n]) != type_of(old) for n, old in plan.tensors.items()):
-            return False
-        if any(fresh[n] is not old for n, old in plan.tensors.items()):
+        fresh = {name: now.get(name, old) for name, old in plan.tensors.items()}
+        try:
             plan.replay.rebind(fresh)
-            plan.tensors = fresh
+            self._constants.of(plan.graph, fresh, refresh=True)
+        except UnfitError:
+            return False
+        plan.tensors = fresh
         return True
 
     def refresh(self) -> None:
         """Take over weights that were changed in a way that PyTorch does not count, such as through
-        `.data` or NumPy. Edits in place, `load_state_dict` and replaced parameters need no call."""
+        `.data.add_()` or NumPy. Edits in place, `load_state_dict`, replaced parameters, submodules,
+        attributes and hooks need no call."""
         with self._lock:
-            for plan in self._plans.values():
-                self._constants.of(plan.graph, plan.tensors, refresh=True)
+            self._take_over_all()
 
     # Seeing
 
@@ -271,17 +285,25 @@ class Engine:
 
     def explain(self) -> str:
         """What was decided for each plan, and why."""
+        with self._lock:
+            self._notice_changes()
         return explain_plans(self.name, self.settings.workers, self.plans)
 
     def timeline(self, plan: int = -1) -> Timeline:
         """One measured replay of a plan (the last used, unless told), on its example inputs. The
         model's state is left alone."""
+        with self._lock:
+            self._notice_changes()
+        if not self._plans:
+            raise InputError("the engine has no plan now; call it first")
         chosen = self.plans[plan]
         return Timeline.of(chosen.schedule, chosen.replay.measure(chosen.example))
 
     def save(self, path: str | Path) -> None:
         """Write all plans of the current train or eval mode, and the weights, to one file for
         `nimble.load`."""
+        with self._lock:
+            self._notice_changes()
         mode = self._target.training if self._target is not None else ()
         plans = [plan for plan in self.plans if plan.signature.training == mode]
         write_engine(Path(path), self.name, self.settings, plans)
@@ -300,7 +322,7 @@ def _flatten_call(
     count = len(args)
     plain = not kwargs and all(type(a) is torch.Tensor for a in args)
     if not plain or len({id(a) for a in args}) < count:
-        return flatten((args, kwargs))
+        return flatten((args, dict(sorted(kwargs.items()))))
     if count not in _PLAIN:
         leaves = Nest("tuple", tuple, tuple(range(count)), tuple(Leaf(i) for i in range(count)))
         none = Nest("dict", dict, (), ())

@@ -37,6 +37,10 @@ class ProofError(NimbleError):
     """A schedule has a race, or reads memory that holds something else."""
 
 
+class UnfitError(NimbleError):
+    """A tensor is not of the type that a plan was made for."""
+
+
 class InputError(NimbleError, ValueError):
     """A call's arguments do not fit the engine."""
 

@@ -6,9 +6,9 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
-from torch import nn
 
 from nimble import _core
 from nimble.capture import Captured, Target, capture
@@ -64,8 +64,10 @@ class Plan:
     measured_ns: int | None = None
     choice: str = ""
     """Why this many streams are used."""
-    submodules: tuple[nn.Module, ...] = ()
-    """The modules captured; others in their place need another plan."""
+    fingerprint: tuple[Any, ...] = ()
+    """What else the capture depended on: modules, their names for tensors, attributes, hooks."""
+    paddable: bool = False
+    """Whether its rows are proven independent, so that a smaller batch may be padded to it."""
 
     @property
     def schedule(self) -> Schedule:
@@ -115,7 +117,7 @@ def make_plan(
         seconds=clock.seconds,
         measured_ns=measured,
         choice=choice,
-        submodules=target.submodules(),
+        fingerprint=target.fingerprint(),
     )
 
 

@@ -192,6 +192,24 @@ class TestState:
             nimble.compile(model, (torch.ones(2),))
         assert model.calls == 0
 
+    def test_caches_in_lists_and_dicts_are_refused_and_left_as_they_were(self):
+        class Table(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.tables = {}
+
+            def forward(self, x):
+                if len(x) not in self.tables:
+                    self.tables[len(x)] = torch.arange(len(x)) * 1.0
+                return x + self.tables[len(x)]
+
+        model, x = Table(), torch.ones(3)
+        with pytest.raises(CaptureError, match=r"Table\.tables"):
+            nimble.compile(model, (x,))
+        assert model.tables == {}
+        assert model(x).tolist() == [1, 2, 3]
+        assert nimble.compile(model, (x,))(x).tolist() == [1, 2, 3]
+
     def test_mutated_inputs_are_written_back(self):
         def model(x, y):
             x.add_(y)

@@ -110,3 +110,38 @@ def test_bad_ladders():
 def test_padding_is_refused_where_the_number_of_rows_is_computed_with():
     with pytest.raises(InputError, match="number of rows"):
         nimble.compile(lambda x: x / x.shape[0], (torch.randn(4, 3),), shapes=[4], pad="batch")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda x: x[:, : x.shape[0]].sum(1),
+        lambda x: x[:, x.shape[0] - 1 : x.shape[0] + 1] * 2,
+        lambda x: torch.roll(x, (x.shape[0],), (1,)) * 2,
+        lambda x: (x * 2, x.shape[0]),
+    ],
+)
+def test_padding_is_refused_where_the_number_of_rows_chooses_a_part(model):
+    with pytest.raises(InputError, match="pad='batch'"):
+        nimble.compile(model, (torch.randn(4, 8),), shapes=[4], pad="batch")
+
+
+def test_nothing_is_padded_to_a_plan_made_on_first_use():
+    engine = nimble.compile(lambda x: x - x.mean(0), (torch.randn(1, 4),), pad="batch")
+    engine(torch.randn(4, 4))
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(engine(x), x - x.mean(0))
+
+
+def test_arguments_that_may_change_unnoticed_are_refused():
+    class Config:
+        scale = 2.0
+
+    with pytest.raises(InputError, match="Config"):
+        nimble.compile(lambda x, c: x * c.scale, (torch.ones(2), Config()))
+
+
+def test_keyword_arguments_in_any_order_are_one_signature():
+    engine = nimble.compile(lambda *, a, b: a - b, (), {"a": torch.ones(2), "b": torch.zeros(2)})
+    assert engine(b=torch.zeros(2), a=torch.ones(2)).tolist() == [1, 1]
+    assert len(engine.plans) == 1

@@ -8,6 +8,7 @@ import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 import torch
 from torch import nn
 
@@ -141,14 +142,16 @@ def test_ctrl_c_leaves_the_engine_usable():
     model, x = branches()
     engine = nimble.compile(model, (x,))
     expected = engine(x)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in some shells
     timer = threading.Timer(0.2, lambda: signal.raise_signal(signal.SIGINT))
-    timer.start()
     try:
-        while True:
-            engine(x)
-    except KeyboardInterrupt:
-        pass
-    timer.join()
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):  # noqa: PT012
+            while True:
+                engine(x)
+        timer.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
     torch.testing.assert_close(engine(x), expected)
 
 

@@ -91,3 +91,44 @@ def test_nothing_is_stale_under_torch_compile(made):
     agrees(model, fast, x)
     model.load_state_dict({k: v + 1 for k, v in model.state_dict().items()})
     agrees(model, fast, x)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: setattr(m[0].weight, "data", torch.randn(4, 3, 3, 3)),
+        lambda m: m.to(memory_format=torch.channels_last),
+        lambda m: m.bfloat16().float(),
+        lambda m: m.append(nn.Sigmoid()),
+        lambda m: m[2].register_forward_hook(lambda module, args, result: result * 2),
+        lambda m: setattr(m[1], "eps", 1.0),
+        lambda m: setattr(m[0], "bias", nn.Parameter(torch.randn(4))),
+    ],
+)
+def test_whatever_else_changes_in_the_modules(made, change):
+    model, engine, x = made
+    engine(x)
+    change(model)
+    agrees(model, engine, x)
+    with torch.no_grad():
+        model[0].weight.add_(0.5)
+    agrees(model, engine, x)
+
+
+def test_parameters_tied_and_untied():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    x = torch.randn(2, 4)
+    engine = nimble.compile(model, (x,))
+    model[1].weight = model[0].weight
+    agrees(model, engine, x)
+    model[1].weight = nn.Parameter(torch.randn(4, 4))
+    agrees(model, engine, x)
+
+
+def test_a_saved_engine_has_the_weights_of_now(made, tmp_path):
+    model, engine, x = made
+    model[0].weight = nn.Parameter(torch.randn(4, 3, 3, 3))
+    engine(x)
+    model[0].weight = nn.Parameter(torch.randn(4, 3, 3, 3))
+    engine.save(tmp_path / "m.nimble")
+    torch.testing.assert_close(nimble.load(tmp_path / "m.nimble")(x), model(x).detach())

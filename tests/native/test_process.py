@@ -135,6 +135,7 @@ def test_an_interrupt_during_a_replay_is_raised_after_it() -> None:
         for task in range(4):
             tape.call(task % 2, task, SLEEP, 100_000)
         tape.finish()
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in some shells
         threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         try:
             for _ in range(100):

@@ -7,11 +7,16 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 
 from nimble.errors import CaptureError
 
 _PLAIN = (bool, int, float, str, torch.Tensor)
-Attributes = list[dict[str, Any]]
+_CONTAINERS = (list, dict, set)
+_INTERNAL = vars(nn.Module()).keys()
+Attributes = list[dict[str, tuple[Any, Any]]]
+"""For every module: attribute → its value, and a copy of what is in it if it is a container."""
 
 
 def without_python_state(
@@ -28,7 +33,7 @@ def without_python_state(
     if not changed:
         return module
     after = _attributes(modules)
-    tensors = [name for name, value in changed.items() if isinstance(value, torch.Tensor)]
+    tensors = any(isinstance(v, torch.Tensor) or _leaked(v) for v in changed.values())
     again = module if tensors else trace()
     if tensors or _changed(modules, after) or str(again.graph) != str(module.graph):
         _restore(modules, before)
@@ -40,23 +45,45 @@ def without_python_state(
 
 
 def _attributes(modules: Sequence[nn.Module]) -> Attributes:
-    return [dict(vars(module)) for module in modules]
+    return [
+        {k: (v, v.copy() if type(v) in _CONTAINERS else None) for k, v in vars(module).items()}
+        for module in modules
+    ]
 
 
 def _changed(modules: Sequence[nn.Module], before: Attributes) -> dict[str, Any]:
-    """Attributes that hold another number, text or tensor than before, by name."""
+    """Attributes that hold another number, text or tensor than before, and containers that have
+    grown, shrunk or hold tensors of the trace; by name."""
     found = {}
     for module, old in zip(modules, before, strict=True):
         for key, now in vars(module).items():
-            was = old.get(key)
-            if now is was or not isinstance(now, _PLAIN):
-                continue
-            if isinstance(now, torch.Tensor) or type(now) is not type(was) or now != was:
+            was, contents = old.get(key, (None, None))
+            if type(now) in _CONTAINERS and key not in _INTERNAL:
+                differs = (now is was and len(now) != len(contents)) or _leaked(now)
+            else:
+                same = now is was or (type(now) is type(was) and now == was)
+                differs = isinstance(now, _PLAIN) and (
+                    now is not was if isinstance(now, torch.Tensor) else not same
+                )
+            if differs:
                 found[f"{type(module).__name__}.{key}"] = now
     return found
+
+
+def _leaked(value: Any) -> bool:
+    """Whether a tensor of the trace is in it, which would break the model when it runs eagerly."""
+    if isinstance(value, dict):
+        return any(map(_leaked, value.values()))
+    if isinstance(value, list | tuple | set):
+        return any(map(_leaked, value))
+    return isinstance(value, FakeTensor | FunctionalTensor)
 
 
 def _restore(modules: Sequence[nn.Module], before: Attributes) -> None:
     for module, old in zip(modules, before, strict=True):
         vars(module).clear()
-        vars(module).update(old)
+        for key, (value, contents) in old.items():
+            if contents is not None:
+                value.clear()
+                value.extend(contents) if isinstance(value, list) else value.update(contents)
+            vars(module)[key] = value

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
+import types
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -84,6 +86,29 @@ def unflatten(structure: Structure, tensors: list[torch.Tensor]) -> Any:
         return structure.value
     items = [unflatten(item, tensors) for item in structure.items]
     return _REBUILD[structure.kind](structure, items)
+
+
+_FIXED = (
+    bool, int, float, complex, str, bytes, range, slice, type, enum.Enum, types.FunctionType,
+    types.BuiltinFunctionType, torch.dtype, torch.device, torch.layout, torch.memory_format,
+    torch.Size,
+)  # fmt: skip
+
+
+def refuse_mutable(structure: Structure) -> None:
+    """Raise InputError for an argument that could change without anybody noticing."""
+    if isinstance(structure, Nest):
+        for item in structure.items:
+            refuse_mutable(item)
+    elif (
+        isinstance(structure, Constant)
+        and structure.value is not None
+        and not isinstance(structure.value, _FIXED)
+    ):
+        raise InputError(
+            f"an argument is a {type(structure.value).__name__}, which would be frozen into the "
+            "plan while its owner may change it; pass its values, or a dataclass"
+        )
 
 
 def describe(structure: Structure) -> str:

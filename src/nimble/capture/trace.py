@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +41,7 @@ _DATA_DEPENDENT = (
     DataDependentOutputException,
     DynamicOutputShapeException,
 )
+_one_at_a_time = threading.RLock()
 OTHER_DOOR = 'Use torch.compile(model, backend="nimble"), which breaks the graph there and goes on.'
 
 
@@ -74,14 +76,36 @@ class Target:
         return dict(found.values())
 
     def places(self) -> list[tuple[dict[str, Any], str, Any]]:
-        """Every dict entry whose change matters: parameters, buffers, submodules, train mode."""
+        """Every dict entry whose change may matter: parameters, buffers, submodules, hooks, and
+        attributes that hold numbers, texts or tensors. No entry of its own (key "") is there for
+        the size of its dict."""
         entries: list[tuple[dict[str, Any], str, Any]] = []
-        for root in self.modules.values():
-            for module in root.modules():
-                for table in (module._parameters, module._buffers, module._modules):
-                    entries += [(table, key, thing) for key, thing in table.items()]
-                entries.append((vars(module), "training", module.training))
+        for module in self.submodules():
+            tables: list[dict[str, Any]] = [module._parameters, module._buffers, module._modules]
+            for table in (*tables, *_hooks(module)):
+                entries.append((table, "", None))
+                entries += [(table, k, v) for k, v in table.items() if isinstance(k, str)]
+            own = vars(module)
+            entries += [(own, k, v) for k, v in own.items() if _is_plain(k, v)]
         return entries
+
+    def fingerprint(self) -> tuple[Any, ...]:
+        """What a capture depends on besides the types of tensors: equal if a plan still fits."""
+        first: dict[int, str] = {}
+        named = []
+        for prefix, root in self.modules.items():
+            for kind in (root.named_parameters, root.named_buffers):
+                for name, tensor in kind(remove_duplicate=False):
+                    named.append((prefix, name, first.setdefault(id(tensor), f"{prefix}.{name}")))
+        modules = self.submodules()
+        attributes = tuple(
+            (k, id(v) if isinstance(v, torch.Tensor) else v)
+            for module in modules
+            for k, v in vars(module).items()
+            if _is_plain(k, v) and k != "training"
+        )
+        hooks = tuple(tuple(map(id, t.values())) for m in modules for t in _hooks(m))
+        return tuple(named), modules, attributes, hooks
 
     def submodules(self) -> tuple[nn.Module, ...]:
         return tuple(m for root in self.modules.values() for m in root.modules())
@@ -106,6 +130,19 @@ def _modules_behind(function: Callable[..., Any]) -> Iterator[tuple[str, nn.Modu
         for name, thing in {**reached.globals, **reached.nonlocals}.items():
             if _is_module(thing):
                 yield name, thing
+
+
+_INTERNAL = vars(nn.Module()).keys() - {"training"}
+
+
+def _is_plain(key: str, value: object) -> bool:
+    """Whether an attribute of a module holds something that a trace may depend on by value."""
+    kinds = (bool, int, float, str, torch.Tensor)
+    return key not in _INTERNAL and (value is None or isinstance(value, kinds))
+
+
+def _hooks(module: nn.Module) -> tuple[dict[Any, Any], ...]:
+    return module._forward_pre_hooks, module._forward_hooks
 
 
 def _is_module(thing: object) -> bool:
@@ -167,8 +204,9 @@ def trace(
             return tracer(list(named.values()), tensors)
 
     try:
+        # One at a time: tracing swaps the tensors of modules and sets hooks for the whole process.
         # The caller's own modes (a profiler, a counter of operations) stay out of the trace.
-        with _disable_current_modes(), torch.random.fork_rng(devices=[]):
+        with _one_at_a_time, _disable_current_modes(), torch.random.fork_rng(devices=[]):
             module = without_python_state(target.submodules(), run)
     except NimbleError:
         raise

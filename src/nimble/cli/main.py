@@ -99,16 +99,24 @@ def check_command(
         try:
             rows.append(check(make(target), workers))
         except NimbleError as error:
-            rows.append(Row(target, False, str(error)))
+            rows.append(Row(target, False, str(error).removeprefix(f"{target}: ")))
+        except Exception as error:
+            # The factory's or the model's own: the others are checked all the same.
+            rows.append(Row(target, False, f"raised {type(error).__name__}: {error}"))
     _out.print(table(rows))
     if json_file is not None:
-        json_file.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+        json_file.write_text(json.dumps([_finite(asdict(row)) for row in rows], indent=1))
     failed = [row for row in rows if not row.ok]
     for row in failed:
         _out.print(f"[red]{row.name}[/red]: {row.why}", highlight=False, soft_wrap=True)
     typer.echo(f"{len(rows) - len(failed)} passed, {len(failed)} failed")
     if failed:
         raise typer.Exit(1)
+
+
+def _finite(row: dict[str, object]) -> dict[str, object]:
+    """JSON has no NaN: what was not measured is null."""
+    return {k: None if isinstance(v, float) and v != v else v for k, v in row.items()}
 
 
 def table(rows: Sequence[Row]) -> Table:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import TypeAlias
 
 from nimble.graph import Arg, DType, Graph, Ref, Role, Task, Value
@@ -213,27 +212,42 @@ _UNIFORM = {
 }
 
 
-def different_tasks(one: Graph, other: Graph) -> str | None:
-    """Where captures with different numbers of rows differ in more than sizes of tensors: then a
-    number of rows was written into the graph. None if nowhere."""
-    for mine, theirs in zip_longest(one.tasks, other.tasks):
-        if mine is None or theirs is None or mine.op != theirs.op:
-            return "with another number of rows the model runs other tasks"
-        pairs = zip_longest(
-            (*mine.args, *(a for _, a in mine.kwargs)),
-            (*theirs.args, *(a for _, a in theirs.kwargs)),
-        )
-        if any(_numbers(a) != _numbers(b) for a, b in pairs):
+def different_tasks(one: Graph, other: Graph, rows: int) -> str | None:
+    """Where a capture with `rows` rows and one with a row more differ in more than the number of
+    rows of tensors: then that number was computed with. None if nowhere."""
+    if [t.op for t in one.tasks] != [t.op for t in other.tasks]:
+        return "with another number of rows the model runs other tasks"
+    for mine, theirs in zip(one.tasks, other.tasks, strict=True):
+        if _numbers(mine) != _numbers(theirs) or len(mine.reads) != len(theirs.reads):
             return f"task {mine.name!r} ({mine.op}) uses the number of rows in its computation"
+        for a, b in zip((*mine.reads, *mine.writes), (*theirs.reads, *theirs.writes), strict=True):
+            if not _alike(one[a], other[b], rows):
+                return f"task {mine.name!r} ({mine.op}) takes a part that depends on how many rows"
+    for a, b in zip(one.outputs, other.outputs, strict=True):
+        if not _alike(one[a], other[b], rows):
+            return "a result is a part that depends on the number of rows"
     return None
 
 
-def _numbers(arg: Arg) -> Arg:
-    """An argument without the values in it, and without sizes, which are tuples of ints."""
-    if isinstance(arg, Ref):
-        return None
-    if isinstance(arg, tuple):
-        if arg and all(type(item) is int for item in arg):
-            return (len(arg),)
-        return tuple(_numbers(item) for item in arg)
-    return arg
+_MADE = ("aten.full.", "aten.zeros.", "aten.ones.", "aten.empty.")
+
+
+def _numbers(task: Task) -> Arg:
+    """The arguments of a task without the values in them, and without the sizes of what it makes,
+    which its results show."""
+
+    def strip(arg: Arg) -> Arg:
+        if isinstance(arg, tuple):
+            return tuple(strip(item) for item in arg)
+        return None if isinstance(arg, Ref) else arg
+
+    args = task.args[1:] if task.op.startswith(_MADE) else task.args
+    return strip((*args, *(arg for _, arg in task.kwargs)))
+
+
+def _alike(a: Value, b: Value, rows: int) -> bool:
+    """Whether two values differ at most in one dimension, by the number of rows."""
+    if len(a.shape) != len(b.shape) or a.offset != b.offset:
+        return False
+    differ = [(n, m) for n, m in zip(a.shape, b.shape, strict=True) if n != m]
+    return not differ or (len(differ) == 1 and differ[0][0] * (rows + 1) == differ[0][1] * rows)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
+import random
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from weakref import WeakSet
 
 import torch
@@ -16,19 +16,19 @@ from nimble.schedule import Schedule
 
 
 class ReplayPool:
-    """Hands every call a replay that nobody else is using.
+    """Gives every call a replay that nobody else is using, if it can.
 
     The first is there from the start. Others, each with an arena of its own, are bound when a call
     finds none free, up to `most`; after that calls queue. A model with state has one only, since
-    its calls must see each other's updates.
+    its calls must see each other's updates. A replay may be shared at any time: it runs one call
+    after the other. So what an interrupt keeps from coming back is slower, not lost.
     """
 
     def __init__(self, first: Replay, most: int) -> None:
         self._all = [first]
         self._most = 1 if first.has_state else most
         self._lock = threading.Lock()
-        self._free: queue.SimpleQueue[Replay] = queue.SimpleQueue()
-        self._free.put(first)
+        self._free = [first]
         _pools.add(self)
 
     @property
@@ -44,16 +44,16 @@ class ReplayPool:
         return len(self._all)
 
     def __call__(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        replay = self._take()
+        replay, mine = self._take()
         try:
             return replay(inputs)
         finally:
-            self._free.put(replay)
+            if mine:
+                self._free.append(replay)
 
     def measure(self, inputs: list[torch.Tensor]) -> list[Span]:
-        """One timed replay; the model's state is left alone, and other callers are not in it."""
-        with self._taken() as replay:
-            return replay.measure(inputs)
+        """One timed replay, apart from all others; the model's state is left alone."""
+        return self._all[0].twin().measure(inputs)
 
     def rebind(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Use other tensors, of the same type, as the memory of the roots named."""
@@ -61,31 +61,20 @@ class ReplayPool:
             for replay in self._all:
                 replay.rebind(tensors)
 
-    @contextlib.contextmanager
-    def _taken(self) -> Iterator[Replay]:
-        replay = self._take()
-        try:
-            yield replay
-        finally:
-            self._free.put(replay)
-
-    def _take(self) -> Replay:
-        try:
-            return self._free.get_nowait()
-        except queue.Empty:
-            pass
+    def _take(self) -> tuple[Replay, bool]:
+        """A replay, and whether nobody else has it."""
+        with contextlib.suppress(IndexError):
+            return self._free.pop(), True
         with self._lock:
             if len(self._all) < self._most:
                 self._all.append(self._all[0].twin())
-                return self._all[-1]
-        return self._free.get()
+                return self._all[-1], True
+        return random.choice(self._all), False
 
     def after_fork(self) -> None:
         """In the child: threads that held a replay are gone, and no replay is under way."""
         self._lock = threading.Lock()
-        self._free = queue.SimpleQueue()
-        for replay in self._all:
-            self._free.put(replay)
+        self._free = list(self._all)
 
 
 _pools: WeakSet[ReplayPool] = WeakSet()

@@ -16,7 +16,7 @@ import torch
 from nimble import _aten, _core
 from nimble.capture.dtypes import TO_TORCH, from_symbol
 from nimble.capture.tensors import copy_exactly
-from nimble.errors import NimbleError
+from nimble.errors import NimbleError, UnfitError
 from nimble.graph import Arg, DType, Ref, Role, Symbol, Task, Value, refs
 from nimble.schedule import Schedule, prove
 
@@ -227,7 +227,7 @@ def _fitting(root: Value, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
     mine = (TO_TORCH[root.dtype], root.shape, root.strides)
     theirs = (tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))
     if mine != theirs:
-        raise NimbleError(
+        raise UnfitError(
             f"{root.role} {root.name!r} was captured as {root.type} and is now a {tensor.dtype} "
             f"tensor of shape {theirs[1]} and strides {theirs[2]}"
         )
