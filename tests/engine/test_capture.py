@@ -210,6 +210,16 @@ class TestState:
         assert model(x).tolist() == [1, 2, 3]
         assert nimble.compile(model, (x,))(x).tolist() == [1, 2, 3]
 
+    def test_a_recurrent_layer_still_runs_eagerly_afterwards(self):
+        model, x = nn.LSTM(3, 4, num_layers=2), torch.randn(5, 1, 3)
+        with torch.no_grad():
+            expected = model(x)
+            engine = nimble.compile(model, (x,))
+            torch.testing.assert_close(engine(x), expected)
+            torch.testing.assert_close(model(x), expected)
+            model.weight_hh_l0.mul_(2)
+            torch.testing.assert_close(engine(x), model(x))
+
     def test_mutated_inputs_are_written_back(self):
         def model(x, y):
             x.add_(y)

@@ -251,7 +251,14 @@ def _swapped(target: Target, tensors: dict[str, torch.Tensor]) -> Iterator[None]
             }
             mine = {name: tensor for name, tensor in mine.items() if name in known}
             stack.enter_context(_reparametrize_module(module, mine, tie_weights=True))
-        yield
+        try:
+            yield
+        finally:
+            stack.close()
+            for module in target.submodules():
+                if isinstance(module, nn.RNNBase):  # keeps a list of its weights besides
+                    names = module._flat_weights_names
+                    module._flat_weights = [getattr(module, name, None) for name in names]
 
 
 def _assigned_buffers(target: Target, held: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
