@@ -48,7 +48,7 @@ def main() -> None:
     where = (
         f"Measured by `make figures` on {this_cpu()}, {torch.get_num_threads()} cores, "
         f"torch {torch.__version__}, Python {platform.python_version()}: "
-        "median, and the middle nine tenths."
+        "median, and the middle nine tenths (for throughput: all five runs)."
     )
     lines = [
         where,
@@ -57,7 +57,7 @@ def main() -> None:
         "|---|---|",
         *(f"| {what} | {much} |" for what, much in overhead.figures()),
         "",
-        "Streams at full concurrency with the fewest waits; the arena of a plan for two workers:",
+        "Streams at full concurrency with the fewest waits; the arena on at most two streams:",
         "",
         *networks(),
     ]
