@@ -130,14 +130,13 @@ def agree(specs, steps, results, workers):
         assert [t.stride() for t in got if t.numel() > 1] == [
             t.stride() for t in expected if t.numel() > 1
         ]
-        shared = [
-            [a.untyped_storage()._cdata == b.untyped_storage()._cdata for b in got] for a in got
-        ]
-        eagers = [
-            [a.untyped_storage()._cdata == b.untyped_storage()._cdata for b in expected]
-            for a in expected
-        ]
-        assert shared == eagers
+        assert sharing([*got, *mine]) == sharing([*expected, *theirs])
+
+
+def sharing(tensors):
+    """Which pairs of tensors share memory."""
+    storages = [t.untyped_storage()._cdata for t in tensors]
+    return [[a == b for b in storages] for a in storages]
 
 
 relaxed = settings(

@@ -435,3 +435,50 @@ class TestRefusals:
     def test_what_is_no_model(self):
         with pytest.raises(CaptureError, match=r"expected an nn\.Module"):
             nimble.compile(3, ())
+
+
+class TestUpdatedInputsThatAreReturned:
+    """Results that show an updated input are views of it, whichever way the update came about."""
+
+    @pytest.mark.parametrize("turned", [False, True])
+    def test_a_view_that_was_updated_whole(self, turned):
+        def model(x):
+            v = x.unsqueeze(0)
+            v.zero_()
+            return x, v
+
+        same_views(model, turned)
+
+    @pytest.mark.parametrize("turned", [False, True])
+    def test_views_of_parts(self, turned):
+        def model(x):
+            v = x[1:, ::2]
+            x.add_(1)
+            v.mul_(2)
+            return v, x.t(), v.t(), x[0]
+
+        same_views(model, turned)
+
+
+def same_views(model, turned):
+    def made():
+        x = torch.arange(16.0).view(4, 4)
+        return x.t() if turned else x
+
+    mine, theirs = made(), made()
+    got, expected = nimble.compile(model, (made(),))(mine), model(theirs)
+    torch.testing.assert_close(list(got), list(expected))
+    for result, eager in zip(got, expected, strict=True):
+        assert result.untyped_storage()._cdata == mine.untyped_storage()._cdata
+        assert (result.stride(), result.storage_offset()) == (
+            eager.stride(),
+            eager.storage_offset(),
+        )
+
+
+def test_strides_are_those_of_the_kernel_where_the_shape_function_is_mistaken():
+    def model(x):
+        return torch.relu(x)
+
+    x = torch.randn(1, 2).t()
+    assert nimble.compile(model, (x,))(x).stride() == model(x).stride()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from nimble.capture.build import Root, build
+from nimble.capture.layout import eager_strides
 from nimble.capture.structure import Structure, paths
 from nimble.capture.trace import Target, trace
 from nimble.errors import CaptureError
@@ -35,13 +36,14 @@ def capture(
     traced = trace(target, tensors, structure, called)
     roots = [Root(n, Role.PARAMETER) for n in traced.names]
     roots += [Root(n, Role.INPUT) for n in called]
+    everything = [*traced.tensors.values(), *tensors]
     graph, held = build(
         name,
         traced.module,
         roots,
-        outputs=traced.outputs,
+        strides=eager_strides(traced.module, everything, traced.outputs),
         assigned=traced.assigned,
-        updated=traced.updated,
+        updates=traced.updates,
         known={id(tensor): n for n, tensor in traced.tensors.items()},
     )
     owned = {**traced.tensors, **held}

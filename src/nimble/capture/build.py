@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +13,7 @@ from torch import fx
 from torch._ops import OpOverload
 
 from nimble.capture.dtypes import FROM_TORCH, dtype_of, to_symbol
+from nimble.capture.functional import Shown, Updates
 from nimble.capture.operators import is_random, is_view, why_refused
 from nimble.capture.trace import OTHER_DOOR
 from nimble.errors import CaptureError, UnsupportedOpError
@@ -24,6 +26,7 @@ from nimble.graph import (
     Task,
     Value,
     contiguous_strides,
+    is_dense,
     refs,
     verify,
 )
@@ -50,21 +53,21 @@ def build(
     module: fx.GraphModule,
     roots: Sequence[Root],
     *,
-    outputs: int,
-    assigned: Sequence[str] = (),
-    updated: Sequence[str] = (),
+    strides: Sequence[tuple[int, ...] | None],
+    assigned: Sequence[str],
+    updates: Updates,
     known: dict[int, str] | None = None,
 ) -> tuple[Graph, dict[str, torch.Tensor]]:
     """The Graph of `module`, and the tensors it holds as attributes, by value name.
 
-    The first `outputs` results of `module` are the model's; the others are new contents of the
-    roots named in `assigned`, which the model replaced, and `updated`, which it wrote in place.
-    `known` names attribute tensors that are also roots, by `id`.
+    The first results of `module` are the model's, with these `strides`; the others are new contents
+    of the roots named in `assigned`, which the model replaced, and of those that it updated in
+    place. `known` names attribute tensors that are also roots, by `id`.
     """
     builder = _Builder(module, list(roots), known or {})
     for node in module.graph.nodes:
         builder.add(node)
-    return builder.finish(name, outputs, assigned, updated)
+    return builder.finish(name, strides, assigned, updates)
 
 
 class _Builder:
@@ -301,19 +304,30 @@ class _Builder:
     # The end
 
     def finish(
-        self, name: str, outputs: int, assigned: Sequence[str], updated: Sequence[str]
+        self,
+        name: str,
+        strides: Sequence[tuple[int, ...] | None],
+        assigned: Sequence[str],
+        updates: Updates,
     ) -> tuple[Graph, dict[str, torch.Tensor]]:
+        outputs = len(strides)
         ids = [self._result(node) for node in self._results[:outputs]]
         replaced = {self._by_name[buffer] for buffer in assigned}
         ids = [self._copy(id) if self._content(id) in replaced else id for id in ids]
         new = [self._result(node) for node in self._results[outputs:]]
         # Assigned ones last: a buffer updated and then replaced holds what replaced it.
         order = [*new[len(assigned) :], *new[: len(assigned)]]
-        written = dict(zip((*updated, *assigned), order, strict=True))
+        written = dict(zip((*updates.names, *assigned), order, strict=True))
         mutated = {self._by_name[root]: self._fit(root, id) for root, id in written.items()}
         versions = {root: self._update(root, new) for root, new in mutated.items()}
-        ids = [self._follow(id, mutated, versions, replaced) for id in ids]
+        for i, shown in updates.shown.items():
+            if i < outputs and self._by_name[shown.argument] not in replaced:
+                ids[i] = self._show(ids[i], shown, versions[self._by_name[shown.argument]])
         ids = [self._same_dtype(id) for id in ids]
+        alone = Counter(self._content(id) for id in ids)
+        for i, (id, eager) in enumerate(zip(ids, strides, strict=True)):
+            if eager is not None and alone[self._content(id)] == 1:
+                ids[i] = self._laid_out(id, eager)
         self._set_roles(ids, versions)
         graph = Graph(
             name, tuple(self._values), tuple(self._tasks), tuple(self._inputs), tuple(ids)
@@ -353,22 +367,17 @@ class _Builder:
         )
         return version.id
 
-    def _follow(
-        self, id: int, mutated: dict[int, int], versions: dict[int, int], fresh: set[int]
-    ) -> int:
-        """An output that shows new contents of a mutated root is that root, as it is in eager."""
-        shown = self._values[id]
-        for root, new in mutated.items():
-            if root in fresh or self._content(new) != self._content(id):
-                continue
-            if id == new:
-                return versions[root]
-            source, target = self._values[new], self._values[root]
-            if source.base is None and source.strides == target.strides:
-                alias = replace(shown, id=len(self._values), role=target.role, base=versions[root])
-                self._values.append(alias)
-                return alias.id
-        return id
+    def _show(self, id: int, shown: Shown, version: int) -> int:
+        """A result that eager returns as a view of an updated root is a view of its new version."""
+        of = self._values[version]
+        alias = replace(
+            self._values[id], id=len(self._values), role=of.role, overwrites=None,
+            shape=shown.shape, strides=shown.strides, base=version, offset=shown.offset,
+        )  # fmt: skip
+        if replace(of, id=alias.id, name=alias.name, overwrites=None) == replace(alias, base=None):
+            return version
+        self._values.append(alias)
+        return alias.id
 
     def _same_dtype(self, id: int) -> int:
         """A copy, if an output shows memory that is not the engine's as another dtype: views that
@@ -379,14 +388,28 @@ class _Builder:
             return id
         return self._copy(id)
 
-    def _copy(self, id: int) -> int:
+    def _laid_out(self, id: int, strides: tuple[int, ...]) -> int:
+        """An output with eager's strides. One that others show too, or that is not the engine's,
+        stays as it is."""
         value = self._values[id]
+        content = self._values[self._content(id)]
+        if value.strides == strides or content.role is not Role.INTERMEDIATE:
+            return id
+        if any(v.base == id for v in self._values) or value.base is not None:
+            return self._copy(id, strides)
+        self._values[id] = replace(value, strides=strides)
+        return id
+
+    def _copy(self, id: int, strides: tuple[int, ...] | None = None) -> int:
+        value = self._values[id]
+        if strides is None:
+            strides = value.strides if is_dense(value) else contiguous_strides(value.shape)
         copy = replace(
             value,
             id=len(self._values),
             name=f"{value.name}.copy.{len(self._values)}",
             role=Role.INTERMEDIATE,
-            strides=contiguous_strides(value.shape),
+            strides=strides,
             base=None,
             offset=0,
         )
@@ -396,7 +419,6 @@ class _Builder:
                 name=copy.name,
                 op="aten.clone.default",
                 args=(Ref(id),),
-                kwargs=(("memory_format", to_symbol(torch.contiguous_format)),),
                 reads=(id,),
                 writes=(copy.id,),
                 results=(copy.id,),

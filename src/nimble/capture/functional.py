@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,9 +15,30 @@ Tensors = Sequence[torch.Tensor]
 Function = Callable[[Tensors, Tensors], list[torch.Tensor]]
 
 
-def functional(function: Function, names: Sequence[str], updated: list[str]) -> Function:
+@dataclass(frozen=True)
+class Shown:
+    """A result that is a view of an argument which the function updates."""
+
+    argument: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    """In bytes, from the argument's first element."""
+
+
+@dataclass
+class Updates:
+    """What a function does to its arguments, filled in when it is traced."""
+
+    names: list[str] = field(default_factory=list)
+    """The arguments that it updates in place."""
+    shown: dict[int, Shown] = field(default_factory=dict)
+    """By the number of the result."""
+
+
+def functional(function: Function, names: Sequence[str], updates: Updates) -> Function:
     """`function` made functional: its results, and then the new contents of the arguments that it
-    would have updated in place. Their names go into `updated` when it is called.
+    would have updated in place.
 
     This is how AOTAutograd does it: above dispatch, so that composite kernels are functional too.
     """
@@ -27,8 +49,9 @@ def functional(function: Function, names: Sequence[str], updated: list[str]) -> 
         with torch._C._ExcludeDispatchKeyGuard(above), FunctionalTensorMode():
             wrapped = [FunctionalTensor.to_functional(tensor) for tensor in everything]
             results = function(wrapped[: len(held)], wrapped[len(held) :])
+            shared = _shared(results, dict(zip(names, wrapped, strict=True)))
             results = [_unwrapped(result) for result in results]
-            updated.clear()
+            updates.names.clear()
             for name, tensor in zip(names, wrapped, strict=True):
                 if torch._functionalize_has_metadata_mutation(tensor.elem):
                     raise CaptureError(
@@ -36,11 +59,30 @@ def functional(function: Function, names: Sequence[str], updated: list[str]) -> 
                         "returns a new view (x.t() for x.t_())"
                     )
                 if torch._functionalize_has_data_mutation(tensor.elem):  # type: ignore[attr-defined]
-                    updated.append(name)
+                    updates.names.append(name)
                     results.append(_unwrapped(tensor))
+            updates.shown = {i: s for i, s in shared.items() if s.argument in updates.names}
         return results
 
     return run
+
+
+def _shared(results: Tensors, arguments: dict[str, FunctionalTensor]) -> dict[int, Shown]:
+    """The results that share memory with an argument, by their numbers."""
+    owners = {t.untyped_storage()._cdata: (name, t) for name, t in arguments.items()}
+    shared = {}
+    for i, result in enumerate(results):
+        if not isinstance(result, FunctionalTensor):
+            continue
+        if (owner := owners.get(result.untyped_storage()._cdata)) is not None:
+            name, argument = owner
+            start = _start(result) - _start(argument)
+            shared[i] = Shown(name, tuple(result.shape), result.stride(), start)
+    return shared
+
+
+def _start(tensor: torch.Tensor) -> int:
+    return int(tensor.storage_offset()) * tensor.element_size()
 
 
 def _unwrapped(tensor: Any) -> torch.Tensor:

@@ -32,7 +32,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from nimble.capture.attributes import without_python_state
 from nimble.capture.blame import line_of_caller, line_of_error
-from nimble.capture.functional import functional
+from nimble.capture.functional import Updates, functional
 from nimble.capture.structure import Structure, flatten, unflatten
 from nimble.errors import CaptureError, NimbleError
 
@@ -152,7 +152,7 @@ def _is_module(thing: object) -> bool:
 @dataclass(frozen=True)
 class Traced:
     """An FX graph whose placeholders are `names` and then the tensors of the arguments, and whose
-    outputs are those of `output`, then the new contents of `assigned`, then those of `updated`."""
+    outputs are those of `output`, then the new contents of `assigned`, then those of `updates`."""
 
     module: torch.fx.GraphModule
     names: tuple[str, ...]
@@ -161,8 +161,8 @@ class Traced:
     outputs: int
     assigned: tuple[str, ...]
     """Buffers that the model replaced by assignment."""
-    updated: tuple[str, ...]
-    """Parameters, buffers and arguments that it updated in place."""
+    updates: Updates
+    """Of parameters, buffers and arguments, in place."""
 
 
 def trace(
@@ -190,9 +190,9 @@ def trace(
         found["outputs"], found["assigned"] = len(out), tuple(assigned)
         return [*out, *assigned.values()]
 
-    updated: list[str] = []
+    updates = Updates()
     tracer = make_fx(
-        functional(flat, (*names, *called), updated),
+        functional(flat, (*names, *called), updates),
         tracing_mode="fake",
         _allow_non_fake_inputs=True,
     )
@@ -219,7 +219,7 @@ def trace(
         found["output"],
         found["outputs"],
         found["assigned"],
-        tuple(updated),
+        updates,
     )
 
 

@@ -33,8 +33,8 @@ def _may_share(edit: Edit, source: int, result: int) -> bool:
     if graph.final(graph.homes[source]) != graph.content(source).id:
         return False
     if new.role is Role.OUTPUT:
-        is_whole = content.is_root and _layout(content) == _layout(old)
-        return content.role is Role.INTERMEDIATE and is_whole
+        whole = content.is_root and (content.shape, content.strides) == (old.shape, old.strides)
+        return content.role is Role.INTERMEDIATE and whole and old.strides == new.strides
     return True
 
 
