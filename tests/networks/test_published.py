@@ -1,16 +1,16 @@
 """Our captures against published graphs, arenas against their bounds, proofs against mutations."""
 
 import dataclasses
-import itertools
 import random
 
 import pytest
+from schedule_graphs import conflicting, happens_before
 
 from nimble import zoo
 from nimble.capture import Target, capture
 from nimble.capture.structure import flatten
 from nimble.errors import MemoryLimitError, ProofError
-from nimble.graph import RecordedCosts, Role
+from nimble.graph import RecordedCosts
 from nimble.rewrite import rewrite
 from nimble.schedule import Wait, prove, schedule
 
@@ -112,43 +112,35 @@ def test_the_proof_notices_all_offsets_zero(name):
         prove(dataclasses.replace(made, offsets=zero))
 
 
-def conflicting(made):
-    """Pairs of intermediates that are needed at the same time, so lie in disjoint bytes."""
-    graph = made.graph
-    roots = [r for r in graph.roots(Role.INTERMEDIATE) if r.span]
-    touched = {
-        r.id: {
-            t
-            for t, k in enumerate(graph.tasks)
-            for v in (*k.reads, *k.writes)
-            if graph.homes[v] == r.id
-        }
-        for r in roots
-    }
-    order = {t: i for i, t in enumerate(made.streams[0])}
-    life = {
-        r: (min(order[t] for t in ts), max(order[t] for t in ts)) for r, ts in touched.items() if ts
-    }
-    for a, b in itertools.combinations(life, 2):
-        if life[a][0] <= life[b][1] and life[b][0] <= life[a][1]:
-            yield a, b
+def overlapping(made, a, b):
+    """The schedule with the root `a` moved to where `b` lies."""
+    shift = made.offsets[b] - made.offsets[a]
+    offsets = tuple(
+        o + shift if o is not None and made.graph.homes[v] == a else o
+        for v, o in enumerate(made.offsets)
+    )
+    return dataclasses.replace(made, offsets=offsets, arena_bytes=10**9)
 
 
+@pytest.mark.parametrize("streams", [1, 2, None])
 @pytest.mark.parametrize("name", PROVEN)
-def test_the_proof_notices_every_conflicting_pair_that_overlaps(name):
-    made = schedule(rewrite(captured(name))[0], streams=1)
-    graph = made.graph
-    pairs = list(conflicting(made))
-    pairs = pairs if len(pairs) <= 40 else random.Random(0).sample(pairs, 40)
-    assert pairs
-    for a, b in pairs:
-        shift = made.offsets[b] - made.offsets[a]
-        moved = tuple(
-            o + shift if o is not None and graph.homes[v] == a else o
-            for v, o in enumerate(made.offsets)
-        )
+def test_the_proof_notices_conflicting_pairs_that_overlap(name, streams):
+    made = schedule(with_costs(rewrite(captured(name))[0]), streams=streams, costs=RecordedCosts())
+    pairs = sorted(map(sorted, conflicting(made.graph, happens_before(made))))
+    assert len(pairs) > 10
+    for a, b in random.Random(0).sample(pairs, 10):
         with pytest.raises(ProofError):
-            prove(dataclasses.replace(made, offsets=moved, arena_bytes=10**9))
+            prove(overlapping(made, a, b))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("streams", [1, 2])
+@pytest.mark.parametrize("name", PROVEN)
+def test_the_proof_notices_every_conflicting_pair_that_overlaps(name, streams):
+    made = schedule(with_costs(rewrite(captured(name))[0]), streams=streams, costs=RecordedCosts())
+    for a, b in conflicting(made.graph, happens_before(made)):
+        with pytest.raises(ProofError):
+            prove(overlapping(made, a, b))
 
 
 def test_a_wait_in_a_circle_is_refused():

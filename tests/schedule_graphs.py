@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations, pairwise
-from operator import or_
 from random import Random
 
+import numpy as np
 from hypothesis import strategies as st
 
 from nimble.graph import DType, Graph, Ref, Role, Task, Value, contiguous_strides, verify
@@ -80,14 +80,12 @@ Pairs = frozenset[tuple[int, int]]
 
 
 def closure(count: int, edges: Iterable[tuple[int, int]]) -> Pairs:
-    reached = [[False] * count for _ in range(count)]
+    reached = np.zeros((count, count), bool)
     for a, b in edges:
-        reached[a][b] = True
+        reached[a, b] = True
     for via in range(count):
-        for row in reached:
-            if row[via]:
-                row[:] = map(or_, row, reached[via])
-    return frozenset((a, b) for a in range(count) for b in range(count) if reached[a][b])
+        reached[reached[:, via]] |= reached[via]
+    return frozenset(map(tuple, np.argwhere(reached).tolist()))
 
 
 def dependency_edges(before: Sequence[set[int]]) -> set[tuple[int, int]]:
