@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import multiprocessing
 import statistics
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import torch
 
@@ -25,6 +27,7 @@ def figures() -> Iterator[Figure]:
     """(what, how much), measured now."""
     with torch.no_grad():
         yield from per_task()
+        yield from loading()
         yield from eight_callers()
         yield from beside_a_busy_process()
 
@@ -94,6 +97,25 @@ def eight_callers() -> Iterator[Figure]:
     ratios = sorted(throughput(8) / throughput(1) for _ in range(5))
     yield (
         "throughput of eight callers over one, mobilenet_v2@96",
+        f"{statistics.median(ratios):.2f} x ({ratios[0]:.2f} to {ratios[-1]:.2f})",
+    )
+
+
+def loading() -> Iterator[Figure]:
+    """Every round compiles, saves and loads once."""
+    model, args = zoo.build("googlenet@64")
+    ratios = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.nimble"
+        for _ in range(5):
+            start = time.perf_counter()
+            nimble.compile(model, args).save(path)
+            between = time.perf_counter()
+            nimble.load(path)
+            ratios.append((time.perf_counter() - between) / (between - start))
+    ratios.sort()
+    yield (
+        "loading over compiling and saving, googlenet@64",
         f"{statistics.median(ratios):.2f} x ({ratios[0]:.2f} to {ratios[-1]:.2f})",
     )
 

@@ -155,12 +155,12 @@ TEST(quotas_of_control_groups_limit_the_cores) {
 
   write(root / "proc/self/mountinfo",
         "30 20 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n");
-  write(root / "proc/self/cgroup", "0::/work/job\n");
-  write(root / "sys/fs/cgroup/work/job/cpu.max", "max 100000\n");
+  write(root / "proc/self/cgroup", "0::/batch/job\n");
+  write(root / "sys/fs/cgroup/batch/job/cpu.max", "max 100000\n");
   CHECK(std::isinf(nimble::cpu_quota(root)));
-  write(root / "sys/fs/cgroup/work/cpu.max", "250000 100000\n");
+  write(root / "sys/fs/cgroup/batch/cpu.max", "250000 100000\n");
   CHECK(nimble::cpu_quota(root) == 2.5);
-  write(root / "sys/fs/cgroup/work/job/cpu.max", "50000 100000\n");
+  write(root / "sys/fs/cgroup/batch/job/cpu.max", "50000 100000\n");
   CHECK(nimble::cpu_quota(root) == 0.5);
 
   // As inside a container: the group's path does not show in the mount.

@@ -84,8 +84,10 @@ def load(
     Results that were dataclasses or Hugging Face outputs come back as dicts, unless their classes
     are given in `types`.
     """
+    _check_workers(workers)
     loaded = read_engine(Path(path), types, workers)
-    engine = Engine(None, loaded.name, loaded.settings, max_plans=max(16, len(loaded.plans)))
+    plans = max(16, len(loaded.plans))
+    engine = Engine(None, loaded.name, loaded.settings, max_plans=plans, pad=loaded.pad)
     engine.adopt(loaded.plans, loaded.constants)
     return engine
 
@@ -113,9 +115,13 @@ def dynamo_backend(
 
 
 def _settings(workers: int | None, memory_limit: int | None, native_kernels: bool) -> Settings:
-    cores = _core.usable_cores()
-    if workers is not None and (type(workers) is not int or not 1 <= workers <= 1024):
-        raise InputError(f"workers={workers!r}: expected a number from 1 up, or None for {cores}")
+    _check_workers(workers)
     if memory_limit is not None and (type(memory_limit) is not int or memory_limit < 0):
         raise InputError(f"memory_limit={memory_limit!r}: expected a number of bytes, or None")
-    return Settings(workers or cores, memory_limit, native_kernels)
+    return Settings(workers or _core.usable_cores(), memory_limit, native_kernels)
+
+
+def _check_workers(workers: int | None) -> None:
+    if workers is not None and (type(workers) is not int or not 1 <= workers <= 1024):
+        cores = _core.usable_cores()
+        raise InputError(f"workers={workers!r}: expected a number from 1 up, or None for {cores}")

@@ -19,6 +19,7 @@ from nimble.capture.structure import (
     Nest,
     Structure,
     flatten,
+    is_typed,
     refuse_mutable,
     unflatten,
 )
@@ -49,8 +50,8 @@ class Engine:
         max_plans: int = 16,
         pad: str | None = None,
     ) -> None:
-        if max_plans < 1:
-            raise InputError(f"max_plans={max_plans}: an engine needs room for one plan at least")
+        if type(max_plans) is not int or max_plans < 1:
+            raise InputError(f"max_plans={max_plans!r}: expected a number from 1 up")
         if pad not in (None, "batch"):
             raise InputError(f"pad={pad!r}: expected 'batch' or None")
         self.name = name
@@ -125,8 +126,6 @@ class Engine:
     def _next_rung(self, signature: Signature) -> Plan | None:
         """The smallest plan of the ladder that this call fits in when rows are added."""
         rows = _rows(signature.tensors)
-        if rows == 0:
-            return None
         fits = []
         for plan in self._plans.values():
             wide = _rows(plan.signature.tensors)
@@ -145,10 +144,12 @@ class Engine:
     def _compile(
         self, signature: Signature, tensors: list[torch.Tensor], report: Report = lambda stage: None
     ) -> Plan:
+        structure = signature.structure
         if self._target is None:
             raise InputError(
                 f"no plan for this call: {self._why(signature)}. The engine was loaded from a "
                 f"file, without the model, so it cannot make one; it has plans for: {self._known()}"
+                + (_GIVE_TYPES if is_typed(structure) else "")
             )
         plan = make_plan(
             self._target,
@@ -306,13 +307,20 @@ class Engine:
             self._notice_changes()
         mode = self._target.training if self._target is not None else ()
         plans = [plan for plan in self.plans if plan.signature.training == mode]
-        write_engine(Path(path), self.name, self.settings, plans)
+        write_engine(Path(path), self.name, self.settings, plans, self._pad)
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "an Engine cannot be copied or pickled: it is bound to memory and threads of this "
+            "process. Use engine.save(path) and nimble.load(path), or compile the copied model"
+        )
 
     def __repr__(self) -> str:
         return f"Engine({self.name}, {len(self._plans)} plans, {self.settings.workers} workers)"
 
 
 _PLAIN: dict[int, Structure] = {}
+_GIVE_TYPES = ". Arguments of a class of your own need nimble.load(..., types=[TheClass])"
 
 
 def _flatten_call(

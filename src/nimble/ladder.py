@@ -19,6 +19,10 @@ def rungs(shapes: Shapes) -> list[dict[int, int]]:
     A list of ints is a ladder of batch sizes; a mapping names the dimension ("batch" is 0,
     "sequence" is 1, or any number), and several dimensions multiply out.
     """
+    if not isinstance(shapes, Mapping | list | tuple | range):
+        raise InputError(
+            f"shapes={shapes!r}: expected a list of batch sizes, or a dict of dimension: sizes"
+        )
     named: Mapping[str | int, Sequence[int]] = (
         shapes if isinstance(shapes, Mapping) else {"batch": shapes}
     )
@@ -29,7 +33,11 @@ def rungs(shapes: Shapes) -> list[dict[int, int]]:
             raise InputError(
                 f"shapes= names dimension {key!r}; expected 'batch', 'sequence' or a number"
             )
-        if not values or any(type(n) is not int or n < 1 for n in values):
+        if (
+            not isinstance(values, Sequence)
+            or not values
+            or any(type(n) is not int or n < 1 for n in values)
+        ):
             raise InputError(f"shapes= gives {key!r} the sizes {values!r}; expected positive ints")
         sizes[dimension] = sorted(set(values))
     return [
@@ -61,7 +69,8 @@ def resized(tensors: list[torch.Tensor], rung: Mapping[int, int]) -> list[torch.
 
 
 def pad_rows(tensors: list[torch.Tensor], rows: int, to: int) -> list[torch.Tensor]:
-    """Repeat the first row of every tensor of `rows` rows until it has `to`, strides kept."""
+    """Repeat the first row of every tensor of `rows` rows (zeros, where there is none) until it has
+    `to`, strides kept."""
     return [_padded(t, to) if t.dim() and t.shape[0] == rows else t for t in tensors]
 
 
@@ -69,5 +78,5 @@ def _padded(tensor: torch.Tensor, to: int) -> torch.Tensor:
     rows = tensor.shape[0]
     wide = torch.empty_strided((to, *tensor.shape[1:]), tensor.stride(), dtype=tensor.dtype)
     wide[:rows] = tensor
-    wide[rows:] = tensor[:1]
+    wide[rows:] = tensor[:1] if rows else 0
     return wide

@@ -1,12 +1,13 @@
 """Saved engines: the same bits back, and never a crash from a bad file."""
 
 import contextlib
+import copy
 import dataclasses
 import io
 import json
+import pickle
 import subprocess
 import sys
-import time
 import zipfile
 
 import pytest
@@ -218,8 +219,38 @@ def test_any_one_value_changed_gives_a_clear_error_or_a_working_engine(saved, tm
         nimble.load(bad)(x, scale=2.0)
 
 
-def test_loading_is_quicker_than_compiling(saved):
-    path, engine, _ = saved
-    start = time.perf_counter()
-    nimble.load(path)
-    assert time.perf_counter() - start < sum(sum(p.seconds.values()) for p in engine.plans)
+def test_padding_is_kept(tmp_path):
+    model = nn.Linear(4, 4)
+    engine = nimble.compile(model, (torch.randn(4, 4),), shapes=[2, 4], pad="batch")
+    engine.save(tmp_path / "padded.nimble")
+    loaded = nimble.load(tmp_path / "padded.nimble")
+    for rows in (0, 1, 3):
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(loaded(x), model(x).detach())
+
+
+@dataclasses.dataclass
+class Batch:
+    x: torch.Tensor
+
+
+def test_arguments_of_a_class_ask_for_it(tmp_path):
+    def model(batch):
+        return batch.x + 1
+
+    x = torch.ones(2)
+    nimble.compile(model, (Batch(x),)).save(tmp_path / "typed.nimble")
+    with pytest.raises(InputError, match=r"types=\[TheClass\]"):
+        nimble.load(tmp_path / "typed.nimble")(Batch(x))
+    assert nimble.load(tmp_path / "typed.nimble", types=[Batch])(Batch(x)).tolist() == [2, 2]
+
+
+def test_loading_with_no_workers_is_refused(saved):
+    with pytest.raises(InputError, match="workers=0"):
+        nimble.load(saved[0], workers=0)
+
+
+def test_an_engine_is_saved_and_not_pickled(saved):
+    for copying in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match=r"engine\.save"):
+            copying(saved[1])

@@ -1,11 +1,14 @@
 """Bad input gets an error that says what was expected and what came; the engine works on."""
 
+import sys
+
 import pytest
 import torch
 from torch import nn
 
 import nimble
-from nimble.errors import InputError
+from nimble import built
+from nimble.errors import CaptureError, InputError
 
 
 @pytest.fixture
@@ -131,3 +134,55 @@ def test_bad_settings():
             nimble.compile(lambda x: x + 1, (torch.ones(1),), **settings)
     with pytest.raises(InputError, match="tuple"):
         nimble.compile(lambda x: x + 1, [torch.ones(1)])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"shapes": 3}, "expected a list of batch sizes"),
+        ({"shapes": {"batch": 3}}, "expected positive ints"),
+        ({"max_plans": None}, "max_plans=None"),
+        ({"workers": 1.5}, "workers=1.5"),
+        ({"memory_limit": -1}, "memory_limit=-1"),
+        ({"pad": "rows"}, "pad='rows'"),
+    ],
+)
+def test_options(options, said):
+    with pytest.raises(InputError, match=said):
+        nimble.compile(nn.Linear(4, 3), (torch.randn(2, 4),), **options)
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (lambda x: torch.empty_like(x).random_(0, 10), "torch.randint"),
+        (lambda x: torch.from_numpy(x.numpy()), "NumPy array at .*test_bad_input"),
+    ],
+)
+def test_what_cannot_be_traced_says_what_to_do(model, said):
+    with pytest.raises(CaptureError, match=said):
+        nimble.compile(model, (torch.randn(2),))
+
+
+class TestAnotherTorch:
+    """Nimble refuses to run with a torch it was not built against, and says what to do."""
+
+    def test_of_another_series(self, monkeypatch):
+        monkeypatch.setattr(torch, "__version__", "2.14.0+cpu")
+        with pytest.raises(ImportError, match=r"supports torch 2\.13\.x.*pip install 'torch=="):
+            built.check()
+
+    def test_of_another_release(self, monkeypatch):
+        monkeypatch.setattr(torch, "__version__", "2.13.1")
+        with pytest.raises(ImportError, match=r"built against torch 2\.13\.0.*build Nimble again"):
+            built.check()
+
+    def test_that_the_extension_does_not_load_with(self, monkeypatch):
+        monkeypatch.delattr(nimble, "_aten")
+        monkeypatch.setitem(sys.modules, "nimble._aten", None)
+        with pytest.raises(ImportError, match=r"does not load with torch .*pip install"):
+            built.check()
+
+    def test_of_another_build_of_the_same_release_is_fine(self, monkeypatch):
+        monkeypatch.setattr(torch, "__version__", "2.13.0+local")
+        built.check()

@@ -50,6 +50,7 @@ class Loaded:
     settings: Settings
     plans: tuple[Plan, ...]
     constants: Constants
+    pad: str | None
 
 
 def read_engine(path: Path, types: Iterable[type[Any]], workers: int | None) -> Loaded:
@@ -111,7 +112,9 @@ def _load(
         _plan(data, weights, shared, types, settings, constants, keep_schedule=here)
         for data in body["plans"]
     )
-    return Loaded(str(body["name"]), settings, plans, constants)
+    if body["pad"] not in (None, "batch"):
+        raise ArtifactError(f"the file says pad={body['pad']!r}, which is not known")
+    return Loaded(str(body["name"]), settings, plans, constants, body["pad"])
 
 
 def _plan(
@@ -157,6 +160,7 @@ def _plan(
         reason=reason,
         measured_ns=data["measured_ns"] if keep_schedule else None,
         choice=str(data["choice"]) if keep_schedule else planned.decision.reason,
+        paddable=data["paddable"] is True,
     )
 
 

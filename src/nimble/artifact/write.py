@@ -22,7 +22,9 @@ from nimble.graph.codec import encode as encode_graph
 from nimble.plan import Plan, Settings
 
 
-def write_engine(path: Path, name: str, settings: Settings, plans: Sequence[Plan]) -> None:
+def write_engine(
+    path: Path, name: str, settings: Settings, plans: Sequence[Plan], pad: str | None = None
+) -> None:
     """Write plans and the weights they use. The file appears whole or not at all."""
     if not plans:
         raise ArtifactError("the engine has no plan to save; call it or compile it first")
@@ -33,6 +35,7 @@ def write_engine(path: Path, name: str, settings: Settings, plans: Sequence[Plan
         "cpu": this_cpu(),
         "name": name,
         "settings": asdict(settings),
+        "pad": pad,
         "plans": [_plan(plan, number, tensors) for number, plan in enumerate(plans)],
     }
     parts = {
@@ -81,6 +84,7 @@ def _plan(plan: Plan, number: int, tensors: dict[str, torch.Tensor]) -> dict[str
         "captured_tasks": plan.captured_tasks,
         "measured_ns": plan.measured_ns,
         "choice": plan.choice,
+        "paddable": plan.paddable,
     }
 
 

@@ -54,6 +54,13 @@ class Nest:
 Structure = Leaf | Constant | Nest
 
 
+def is_typed(structure: Structure) -> bool:
+    """Whether a class of the user's is in it: a dataclass, a named tuple, a model output."""
+    return isinstance(structure, Nest) and (
+        structure.kind not in ("tuple", "list", "dict") or any(map(is_typed, structure.items))
+    )
+
+
 def flatten(thing: Any) -> tuple[list[torch.Tensor], Structure]:
     """All distinct tensors inside `thing`, in order, and the structure around them.
 

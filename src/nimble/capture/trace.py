@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -128,8 +129,16 @@ def _modules_behind(function: Callable[..., Any]) -> Iterator[tuple[str, nn.Modu
     if inspect.isfunction(function):
         reached = inspect.getclosurevars(function)
         for name, thing in {**reached.globals, **reached.nonlocals}.items():
-            if _is_module(thing):
-                yield name, thing
+            yield from _modules_in(name, thing)
+
+
+def _modules_in(name: str, thing: object) -> Iterator[tuple[str, nn.Module]]:
+    if isinstance(thing, nn.Module):
+        yield name, thing
+    elif isinstance(thing, list | tuple):
+        yield from ((f"{name}.{i}", item) for i, item in enumerate(thing) if _is_module(item))
+    elif isinstance(thing, dict):
+        yield from ((f"{name}.{key}", item) for key, item in thing.items() if _is_module(item))
 
 
 _INTERNAL = vars(nn.Module()).keys() - {"training"}
@@ -206,7 +215,8 @@ def trace(
     try:
         # One at a time: tracing swaps the tensors of modules and sets hooks for the whole process.
         # The caller's own modes (a profiler, a counter of operations) stay out of the trace.
-        with _one_at_a_time, _disable_current_modes(), torch.random.fork_rng(devices=[]):
+        modes = _disable_current_modes()
+        with _one_at_a_time, modes, torch.random.fork_rng(devices=[]), _unlogged():
             module = without_python_state(target.submodules(), run)
     except NimbleError:
         raise
@@ -223,6 +233,18 @@ def trace(
     )
 
 
+@contextlib.contextmanager
+def _unlogged() -> Iterator[None]:
+    """PyTorch logs what a fake tensor raises, traceback and all; our error says it in a line."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 def _explain(error: Exception) -> CaptureError:
     where = line_of_error(error.__traceback__)
     at = f" at {where}" if where else ""
@@ -231,6 +253,13 @@ def _explain(error: Exception) -> CaptureError:
         return CaptureError(
             f"the model depends on the data in a tensor{at}: its path or shapes would differ from "
             f"call to call ({first}). {OTHER_DOOR}"
+        )
+    if ".numpy() is not supported" in str(error):
+        return CaptureError(f"the model turns a tensor into a NumPy array{at}. {OTHER_DOOR}")
+    if isinstance(error, SyntaxError):
+        return CaptureError(
+            "the model calls an operator that PyTorch's tracer cannot write down "
+            "(x.random_(low, high), for one; use torch.randint(low, high, x.shape)). " + OTHER_DOOR
         )
     if isinstance(error, UnsupportedFakeTensorException):
         return CaptureError(f"the model cannot be traced{at}: {first}. {OTHER_DOOR}")

@@ -49,7 +49,7 @@ def check(made: Made, workers: int | None = None) -> Row:
     model = made.model
     first, structure = flatten((made.args, made.kwargs))
     second = zoo.random_like(first, seed=1)
-    with _one_thread():
+    with one_thread():
         if isinstance(model, nn.Module):
             zoo.calibrate(model, made.args, made.kwargs)
         references = [Reference.of(model, tensors, structure) for tensors in (first, second)]
@@ -175,7 +175,7 @@ def _double(tensor: torch.Tensor) -> torch.Tensor:
 
 
 @contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Eager's threads spin while they wait for each other, which on a busy machine takes ages."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

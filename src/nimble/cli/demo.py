@@ -13,7 +13,7 @@ from rich.console import Console
 import nimble
 from nimble import zoo
 from nimble.capture.structure import flatten
-from nimble.cli.check import Reference, relative_error
+from nimble.cli.check import Reference, one_thread, relative_error
 
 NETWORK = "googlenet@64"
 
@@ -22,7 +22,8 @@ def demo(out: Console, folder: Path) -> None:
     def say(text: str) -> None:
         out.print(text, highlight=False, soft_wrap=True)
 
-    model, args = zoo.build(NETWORK)
+    with one_thread():
+        model, args = zoo.build(NETWORK)
     say(f"[bold]1. A stock PyTorch model[/bold]: {NETWORK}, {_parameters(model):.1f} M parameters")
     start = time.perf_counter()
     engine = nimble.compile(model, args, name=NETWORK)

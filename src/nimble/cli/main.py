@@ -20,6 +20,7 @@ from nimble.cli.check import Row, check
 from nimble.cli.demo import demo as run_demo
 from nimble.cli.targets import make
 from nimble.errors import NimbleError
+from nimble.observe.timeline import check_path
 
 app = typer.Typer(
     help="Schedule PyTorch models once, ahead of time, and replay them.",
@@ -65,6 +66,8 @@ def plan(
     tasks: Annotated[bool, typer.Option("--tasks", help="print the graph too")] = False,
 ) -> None:
     """Compile a model and say what was decided and why."""
+    if timeline is not None:
+        _or_exit(lambda: check_path(timeline))
     made = _or_exit(lambda: make(model))
     engine = _or_exit(
         lambda: nimble.compile(
@@ -126,6 +129,9 @@ def table(rows: Sequence[Row]) -> Table:
                  "/ bound", "compile s"):  # fmt: skip
         made.add_column(name, justify="left" if name in ("model", "") else "right", no_wrap=True)
     for row in rows:
+        if not row.tasks:  # It never came to a plan.
+            made.add_row(row.name, "[red]FAILED[/red]")
+            continue
         over = row.arena_bytes / row.arena_lower_bound if row.arena_lower_bound else 1.0
         made.add_row(
             row.name, "[green]ok[/green]" if row.ok else "[red]FAILED[/red]",

@@ -49,16 +49,17 @@ def _plan(number: int, plan: Explained) -> list[str]:
     for step in plan.steps:
         if not step.detail:
             continue
-        change = step.tasks_after - step.tasks_before
-        lines.append(f"  rewritten     {step.name}: {change:+d} tasks; {step.detail}")
+        change = _count(step.tasks_after - step.tasks_before, "task", "+")
+        lines.append(f"  rewritten     {step.name}: {change}; {step.detail}")
     lines.append(
         f"  scheduled     {_count(len(graph.tasks), 'task')} on "
         f"{_count(len(schedule.streams), 'stream')} with {_count(len(schedule.waits), 'wait')}; "
         f"{plan.choice}"
     )
     lines.append(
-        f"  concurrency   {decision.chains} chains at full concurrency, at most {decision.width} "
-        f"tasks independent of each other, {decision.concurrency:.2f} busy on average"
+        f"  concurrency   {_count(decision.chains, 'chain')} at full concurrency, at most "
+        f"{_count(decision.width, 'task')} independent of each other, "
+        f"{decision.concurrency:.2f} busy on average"
     )
     bound, total = schedule.arena_lower_bound, schedule.intermediates_bytes
     over = f"{schedule.arena_bytes / bound:.3f} x its lower bound" if bound else "nothing to hold"
@@ -98,8 +99,8 @@ def _kernels(plan: Explained) -> list[str]:
     return lines
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def _count(number: int, what: str, sign: str = "") -> str:
+    return f"{number:{sign}} {what}" if abs(number) == 1 else f"{number:{sign}} {what}s"
 
 
 def _bytes(number: int) -> str:

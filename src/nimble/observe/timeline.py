@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nimble.devices.cpu import Span
+from nimble.errors import InputError
 from nimble.schedule import Schedule
+
+
+def check_path(path: str | Path) -> Path:
+    """The path, if a timeline can be saved there."""
+    path = Path(path)
+    if path.suffix not in (".json", ".svg"):
+        raise InputError(f"{path}: a timeline is saved as .json (Perfetto) or .svg (picture)")
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: the folder {path.parent} does not exist")
+    return path
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +73,13 @@ class Timeline:
 
     def save(self, path: str | Path) -> Path:
         """Write the timeline: `.json` for Perfetto, `.svg` for a picture."""
-        path = Path(path)
+        path = check_path(path)
         if path.suffix == ".svg":
             from nimble.observe.picture import picture
 
             path.write_text(picture(self))
-        elif path.suffix == ".json":
-            path.write_text(json.dumps(self.to_trace()))
         else:
-            raise ValueError(f"{path}: a timeline is saved as .json (Perfetto) or .svg (picture)")
+            path.write_text(json.dumps(self.to_trace()))
         return path
 
     def to_trace(self) -> dict[str, object]:
