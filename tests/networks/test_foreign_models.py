@@ -6,6 +6,11 @@ from catalogue import CATALOGUE
 from nimble.cli.check import check
 from nimble.cli.targets import Made
 
+# What these packages and eager PyTorch itself warn of; everything else is an error.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning"),
+    pytest.mark.filterwarnings("ignore:.*torch.jit.script.* is deprecated:DeprecationWarning"),
+]
 SAMPLE = [e for e in CATALOGUE if e.family != "segmentation"][::9]
 
 
