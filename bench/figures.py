@@ -6,7 +6,7 @@ import platform
 from collections.abc import Iterator
 from pathlib import Path
 
-import overhead
+import calls
 import torch
 
 import nimble
@@ -55,7 +55,7 @@ def main() -> None:
         "",
         "| cost of a replay | |",
         "|---|---|",
-        *(f"| {what} | {much} |" for what, much in overhead.figures()),
+        *(f"| {what} | {much} |" for what, much in calls.figures()),
         "",
         "Streams at full concurrency with the fewest waits; the arena on at most two streams:",
         "",

@@ -1,148 +1,237 @@
-"""What scheduling costs at run time, and what neighbours do to it.
+"""What scheduling costs at run time: a task, a wait, a call. `make overhead`, on an idle machine.
 
-`python bench/overhead.py`, on an otherwise idle machine: the cost of a task through the ATen
-fallback, of a call, with eight callers, and beside a process that burns a core.
+Empty tasks go straight onto a tape; then graphs of small additions run side by side through Nimble,
+eager PyTorch and ONNX Runtime. All contestants of a row are measured in turn, round by round.
+Writes docs/overhead.md.
 """
 
 from __future__ import annotations
 
-import multiprocessing
+import ctypes
+import platform
 import statistics
-import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
+from rich.progress import track
 
 import nimble
-from nimble import zoo
+from nimble import _core
+from nimble.artifact.layout import this_cpu
 
-Figure = tuple[str, str]
-
-
-def figures() -> Iterator[Figure]:
-    """(what, how much), measured now."""
-    with torch.no_grad():
-        yield from per_task()
-        yield from loading()
-        yield from eight_callers()
-        yield from beside_a_busy_process()
+PAGE = Path(__file__).parents[1] / "docs" / "overhead.md"
+EMPTY = ctypes.cast(ctypes.CDLL(None).abs, ctypes.c_void_p).value or 0
+"""A task that does next to nothing: libc's abs()."""
+TASKS = (1, 10, 100, 1_000, 10_000)
+NODES = (10, 100, 1_000)
+ROUNDS = 15
+Run = Callable[[], object]
 
 
-def chain(tasks: int) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    def run(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        for _ in range(tasks):
-            x = x + y
-        return x
-
-    return run
+# Measuring
 
 
-def times_us(call: Callable[[], object], seconds: float = 2.0) -> list[float]:
-    end, times = time.perf_counter() + seconds, []
-    while time.perf_counter() < end:
-        start = time.perf_counter_ns()
-        call()
-        times.append((time.perf_counter_ns() - start) / 1000)
+def nanoseconds(runs: Sequence[Run], seconds: float = 0.02) -> list[list[float]]:
+    """For each run its cost in every round; within a round one comes after the other."""
+    counts = []
+    for run in runs:
+        run()
+        start, count = time.perf_counter(), 0
+        while time.perf_counter() - start < seconds:
+            run()
+            count += 1
+        counts.append(max(1, count))
+    times: list[list[float]] = [[] for _ in runs]
+    for _ in range(ROUNDS):
+        for mine, run, count in zip(times, runs, counts, strict=True):
+            start_ns = time.perf_counter_ns()
+            for _ in range(count):
+                run()
+            mine.append((time.perf_counter_ns() - start_ns) / count)
     return times
 
 
-def spread(times: list[float], per: int = 1) -> str:
-    """Median and the middle nine tenths, in microseconds or milliseconds."""
-    ordered = sorted(times)
-    low, middle, high = (ordered[int(len(ordered) * q)] / per for q in (0.05, 0.5, 0.95))
-    if middle >= 1000:
-        return f"{middle / 1000:.2f} ms ({low / 1000:.2f} to {high / 1000:.2f})"
-    return f"{middle:.2f} µs ({low:.2f} to {high:.2f})"
+def spread(times: Sequence[float], per: int = 1) -> str:
+    """Median, and the middle eight tenths of the rounds."""
+    low, *_, high = statistics.quantiles(times, n=10)
+    middle = statistics.median(times)
+    digits = 1 if middle / per < 100 else 0
+    return f"{middle / per:.{digits}f} ({low / per:.{digits}f} to {high / per:.{digits}f})"
 
 
-def per_task() -> Iterator[Figure]:
-    x, y = torch.randn(64), torch.randn(64)
-    model = chain(200)
-    what = "a task in a chain of 200 adds of 64 floats"
-    for native in (False, True):
-        engine = nimble.compile(model, (x, y), native_kernels=native, workers=1)
-        kind = "native kernels" if native else "ATen fallback"
-        yield f"{what}, {kind}", spread(times_us(partial(engine, x, y)), 200)
-    yield f"{what}, eager PyTorch", spread(times_us(partial(model, x, y)), 200)
+# Empty tasks on a tape
+
+
+def chain(tasks: int, workers: int) -> _core.Tape:
+    """Each task after the one before it; on two workers each on the other's stream."""
+    tape = _core.Tape(streams=workers, tasks=tasks, slots=0)
+    for task in range(tasks):
+        if workers > 1 and task:
+            tape.wait(task % workers, task - 1)
+        tape.call(task % workers, task, EMPTY, 0)
+    return tape
+
+
+def fan_out(tasks: int, workers: int) -> _core.Tape:
+    """All others after the first."""
+    tape = _core.Tape(streams=workers, tasks=tasks, slots=0)
+    tape.call(0, 0, EMPTY, 0)
+    for task in range(1, tasks):
+        stream = task % workers
+        if stream and task < workers + 1:
+            tape.wait(stream, 0)
+        tape.call(stream, task, EMPTY, 0)
+    return tape
+
+
+def fan_in(tasks: int, workers: int) -> _core.Tape:
+    """The last after all others."""
+    tape = _core.Tape(streams=workers, tasks=tasks, slots=0)
+    for task in range(tasks - 1):
+        tape.call(task % workers, task, EMPTY, 0)
+    for stream in range(1, min(workers, tasks - 1)):
+        last = max(task for task in range(tasks - 1) if task % workers == stream)
+        tape.wait(0, last)
+    tape.call(0, tasks - 1, EMPTY, 0)
+    return tape
+
+
+def empty_tasks() -> Iterator[str]:
+    yield "| graph | workers | " + " | ".join(f"{n:,} tasks" for n in TASKS) + " |"
+    yield "|---|---|" + "---|" * len(TASKS)
+    rows = [(make, workers) for make in (chain, fan_out, fan_in) for workers in (1, 2)]
+    for make, workers in track(rows, "empty tasks", transient=True):
+        _core.set_workers(workers)
+        cells = []
+        for tasks in TASKS:
+            tape = make(tasks, workers)
+            tape.finish()
+            cells.append(spread(nanoseconds([tape.replay])[0], tasks))
+        yield f"| {make.__name__.replace('_', '-')} | {workers} | " + " | ".join(cells) + " |"
+    _core.set_workers(_core.usable_cores())
+
+
+def waits_and_calls() -> Iterator[str]:
+    """A wait costs what a chain takes more when every task is on the other's stream."""
+    tasks = 1_000
+    apart, together = chain(tasks, 2), chain(tasks, 1)
+    for tape in (apart, together):
+        tape.finish()
+    x = torch.randn(64)
     engine = nimble.compile(lambda x: x + 1, (x,))
-    yield "a whole call of one task", spread(times_us(partial(engine, x)))
+    one = _core.Tape(streams=1, tasks=1, slots=0)
+    one.call(0, 0, EMPTY, 0)
+    one.finish()
+    runs: list[Run] = [apart.replay, together.replay, one.replay, partial(engine, x)]
+    across, alone, replay, call = nanoseconds(runs)
+    hop = [(a - b) / tasks for a, b in zip(across, alone, strict=True)]
+    yield "| | ns |"
+    yield "|---|---|"
+    yield f"| a wait for a task of another stream | {spread(hop)} |"
+    yield f"| starting and ending a replay, from Python | {spread(replay)} |"
+    yield f"| `engine(x)` of one task, result allocated | {spread(call)} |"
 
 
-def eight_callers() -> Iterator[Figure]:
-    model, args = zoo.build("mobilenet_v2@96")
-    engine = nimble.compile(model, args)
+# The same graph of additions, through each contestant
 
-    def throughput(threads: int) -> float:
-        count, stop = [0] * threads, threading.Event()
-
-        def work(number: int) -> None:
-            while not stop.is_set():
-                engine(*args)
-                count[number] += 1
-
-        workers = [threading.Thread(target=work, args=(n,)) for n in range(threads)]
-        for worker in workers:
-            worker.start()
-        start = time.perf_counter()
-        time.sleep(2)
-        stop.set()
-        for worker in workers:
-            worker.join()
-        return sum(count) / (time.perf_counter() - start)
-
-    ratios = sorted(throughput(8) / throughput(1) for _ in range(5))
-    yield (
-        "throughput of eight callers over one, mobilenet_v2@96",
-        f"{statistics.median(ratios):.2f} x ({ratios[0]:.2f} to {ratios[-1]:.2f})",
-    )
+Graph = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
 
 
-def loading() -> Iterator[Figure]:
-    """Every round compiles, saves and loads once."""
-    model, args = zoo.build("googlenet@64")
-    ratios = []
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.nimble"
-        for _ in range(5):
-            start = time.perf_counter()
-            nimble.compile(model, args).save(path)
-            between = time.perf_counter()
-            nimble.load(path)
-            ratios.append((time.perf_counter() - between) / (between - start))
-    ratios.sort()
-    yield (
-        "loading over compiling and saving, googlenet@64",
-        f"{statistics.median(ratios):.2f} x ({ratios[0]:.2f} to {ratios[-1]:.2f})",
-    )
+def add_chain(x: torch.Tensor, y: torch.Tensor, nodes: int) -> torch.Tensor:
+    for _ in range(nodes):
+        x = x + y
+    return x
 
 
-def burn() -> None:
-    while True:
-        pass
+def add_fan(x: torch.Tensor, y: torch.Tensor, nodes: int) -> torch.Tensor:
+    """Half of the operators stand side by side; the others bring them together in a tree."""
+    level = [x * (i + 0.5) for i in range(nodes // 2 - 1)] + [x + y]
+    while len(level) > 1:
+        pairs = zip(level[::2], level[1::2], strict=False)
+        level = [a + b for a, b in pairs] + level[len(level) // 2 * 2 :]
+    return level[0]
 
 
-def beside_a_busy_process() -> Iterator[Figure]:
-    for name in ("mobilenet_v2@96", "googlenet@64", "mlp"):
-        model, args = zoo.build(name)
-        engine = nimble.compile(model, args)
-        quiet = times_us(partial(engine, *args))
-        neighbour = multiprocessing.get_context("fork").Process(target=burn, daemon=True)
-        neighbour.start()
+class _Model(torch.nn.Module):
+    def __init__(self, graph: Graph, nodes: int) -> None:
+        super().__init__()
+        self._graph, self._nodes = graph, nodes
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return self._graph(x, y, self._nodes)
+
+
+def onnxruntime(model: _Model, x: torch.Tensor, y: torch.Tensor) -> Run:
+    import onnxruntime as ort
+
+    program = torch.onnx.export(model, (x, y), dynamo=True, verbose=False)
+    assert program is not None
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = ort.InferenceSession(program.model_proto.SerializeToString(), options)
+    feeds = dict(zip((i.name for i in session.get_inputs()), (x.numpy(), y.numpy()), strict=True))
+    np.testing.assert_allclose(session.run(None, feeds)[0], model(x, y).numpy(), rtol=1e-4)
+    return partial(session.run, None, feeds)
+
+
+def operators() -> Iterator[str]:
+    yield "| graph | operators | Nimble, native | Nimble, ATen | PyTorch eager | ONNX Runtime |"
+    yield "|---|---|---|---|---|---|"
+    x, y = torch.randn(64), torch.randn(64)
+    rows = [(graph, nodes) for graph in (add_chain, add_fan) for nodes in NODES]
+    for graph, nodes in track(rows, "operators", transient=True):
+        model = _Model(graph, nodes)
+        runs: list[Run] = []
+        for native in (True, False):
+            engine = nimble.compile(model, (x, y), native_kernels=native, workers=1, progress=False)
+            torch.testing.assert_close(engine(x, y), model(x, y))
+            runs.append(partial(engine, x, y))
+        count = engine.plans[0].captured_tasks
+        runs.append(partial(model, x, y))
+        missing = ""
         try:
-            time.sleep(0.3)
-            busy = times_us(partial(engine, *args))
-        finally:
-            neighbour.kill()
-            neighbour.join()
-        ratio = statistics.median(busy) / statistics.median(quiet)
-        yield f"{name}, quiet", spread(quiet)
-        yield f"{name}, beside a process that burns a core", f"{spread(busy)}: {ratio:.2f} x"
+            runs.append(onnxruntime(model, x, y))
+        except ImportError as error:
+            missing = f"not installed ({error.name})"
+        cells = [spread(times, count) for times in nanoseconds(runs)]
+        cells += [missing] if missing else []
+        yield f"| {graph.__name__.replace('_', ' ')} | {count:,} | " + " | ".join(cells) + " |"
+
+
+INTRODUCTION = """# What scheduling costs at run time
+
+Written by `make overhead` on {machine}. All figures are nanoseconds: the median of {rounds} rounds,
+and the middle eight tenths of them.
+"""
+EMPTY_TASKS = """
+## A task, empty
+Per task of a replay from Python, so that a tape of one task shows what a replay costs. On two
+workers a chain changes the stream at every task: each waits for one of the other stream.
+"""
+OPERATORS = """
+## An operator
+Sums of 64 floats on one thread, per operator of the captured graph, the call from Python included.
+Every contestant runs the same graph and gives the same answer.
+"""
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    machine = (
+        f"{this_cpu()}, {_core.usable_cores()} cores, torch {torch.__version__}, "
+        f"Python {platform.python_version()}"
+    )
+    with torch.no_grad():
+        lines = [INTRODUCTION.format(machine=machine, rounds=ROUNDS) + EMPTY_TASKS, *empty_tasks()]
+        lines += ["\n## A wait, a replay, a call\n", *waits_and_calls()]
+        lines += [OPERATORS, *operators(), ""]
+    PAGE.write_text("\n".join(lines))
+    print("\n".join(lines))
 
 
 if __name__ == "__main__":
-    for what, much in figures():
-        print(f"{what:64} {much}")
+    main()

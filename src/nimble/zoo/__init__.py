@@ -2,7 +2,7 @@
 
 from nimble.zoo.batch_norm import calibrate
 from nimble.zoo.inputs import random_like
-from nimble.zoo.recipes import build, names
+from nimble.zoo.recipes import build, count, names
 from nimble.zoo.weights import enliven
 
-__all__ = ["build", "calibrate", "enliven", "names", "random_like"]
+__all__ = ["build", "calibrate", "count", "enliven", "names", "random_like"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from nimble.zoo.batch_norm import calibrate
 from nimble.zoo.bert import VOCABULARY, Bert
@@ -117,6 +118,21 @@ def build(name: str, *, seed: int = 0) -> tuple[nn.Module, tuple[Tensor, ...]]:
     enliven(model, seed=seed)
     calibrate(model, inputs)
     return model, inputs
+
+
+def count(name: str) -> tuple[int, int]:
+    """How many parameters a network has, and how many multiply-accumulates a call takes."""
+    model, inputs = on_meta(name)
+    with FlopCounterMode(display=False) as flops, torch.no_grad():
+        model(*inputs)
+    return sum(p.numel() for p in model.parameters()), flops.get_total_flops() // 2
+
+
+def on_meta(name: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """A network and inputs without contents: shapes only."""
+    recipe, size, batch = _parse(name)
+    with torch.device("meta"):
+        return recipe.make(size, batch).eval(), recipe.inputs(size, batch)
 
 
 def _parse(name: str) -> tuple[Recipe, int, int]:
