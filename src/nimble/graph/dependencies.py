@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nimble.graph.ir import Graph
+from nimble.graph.regions import apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +35,18 @@ def writers_of(graph: Graph) -> dict[int, tuple[int, ...]]:
     found: dict[int, tuple[int, ...]] = {}
     for value in graph.values:
         written = by_content.get(graph.content(value.id).id, ())
-        mine = extent(graph, value.id)
         found[value.id] = tuple(
-            dict.fromkeys(t for t, v in written if v == value.id or mine.overlaps(extent(graph, v)))
+            dict.fromkeys(t for t, v in written if v == value.id or _touch(graph, value.id, v))
         )
     return found
+
+
+def _touch(graph: Graph, a: int, b: int) -> bool:
+    """Whether two values may have elements in common. Their bytes may interleave without that: two
+    slices of channels, say."""
+    if not extent(graph, a).overlaps(extent(graph, b)):
+        return False
+    return graph[a].base is None or graph[b].base is None or not apart(graph[a], graph[b])
 
 
 def dependencies(graph: Graph) -> list[set[int]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from nimble.errors import ProofError
 from nimble.graph import DType, Role
+from nimble.graph.regions import boxes, covered, has_no_gaps, interval, overlapping, overlaps_itself
 from nimble.schedule.layout import Layout
-from nimble.schedule.regions import boxes, covered, interval, is_dense, overlapping, overlaps_itself
 
 _GIVEN = (Role.INPUT, Role.PARAMETER, Role.CONSTANT, Role.STATE)
 _MOST_PARTS = 1024
@@ -52,7 +52,7 @@ class Parts:
             # Gaps between the elements of what one task writes are that task's to fill: nobody else
             # has bytes there, and a view may count them as elements.
             self._whole[content] = content in self._written.get(content, ()) or (
-                is_dense(self._layout.graph[content]) and self._covers(content)
+                has_no_gaps(self._layout.graph[content]) and self._covers(content)
             )
         if not self._whole[content] and not self._covers(v):
             raise ProofError(

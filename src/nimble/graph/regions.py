@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from nimble.graph import Value
+from nimble.graph.ir import Value
 
 Box: TypeAlias = tuple[tuple[int, int], ...]
 _MOST_PIECES = 1024
@@ -25,8 +25,16 @@ def boxes(values: Sequence[Value]) -> list[Box | None]:
     """
     radix = sorted({1, *(step for v in values for _, step in _dims(v))}, reverse=True)
     if any(high % low for high, low in pairwise(radix)):
-        return [interval(v) if is_dense(v) else None for v in values]
+        return [interval(v) if has_no_gaps(v) else None for v in values]
     return [_box(v, radix) for v in values]
+
+
+def apart(a: Value, b: Value) -> bool:
+    """Whether two values of one home are known to have no element in common."""
+    if overlapping([interval(a), interval(b)]) is None:
+        return True
+    found = [box for box in boxes([a, b]) if box is not None]
+    return len(found) == 2 and overlapping(found) is None
 
 
 def overlaps_itself(value: Value) -> bool:
@@ -44,7 +52,7 @@ def interval(value: Value) -> Box:
     return ((value.offset, value.offset + value.span),)
 
 
-def is_dense(value: Value) -> bool:
+def has_no_gaps(value: Value) -> bool:
     """Whether the value has no gaps, so that its elements are all bytes of its interval."""
     expected = 1
     for n, step in sorted(_dims(value), key=lambda dim: dim[1]):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from interleavings import elements
 
 from nimble.graph import DType, Role, Value
-from nimble.schedule.regions import boxes, covered, is_dense, overlapping, overlaps_itself
+from nimble.graph.regions import boxes, covered, has_no_gaps, overlapping, overlaps_itself
 
 NHWC = (96, 1, 24, 6)
 
@@ -46,7 +46,7 @@ def test_boxes_say_the_truth_about_bytes(values: list[Value]) -> None:
 @given(strided())
 def test_dense_values_have_no_gaps_and_sound_ones_no_shared_bytes(v: Value) -> None:
     found = list(elements(v))
-    if is_dense(v):
+    if has_no_gaps(v):
         assert sorted(set(found)) == list(range(v.offset, v.offset + v.span))
     if not overlaps_itself(v):
         assert len(set(found)) == len(found)
