@@ -1,0 +1,252 @@
+"""Chains of pointwise operators become one task, or the tail of the task that feeds them."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from nimble.graph import Edit, Graph, Ref, Role, Task, contiguous_strides, dependencies
+from nimble.graph.edit import call
+from nimble.lower.program import Instruction, Operand, Program, instructions
+from nimble.rewrite.operators import pure_tasks
+
+MOST_INSTRUCTIONS = 48
+MOST_OPERANDS = 12
+CanEnd = Callable[[Task, tuple[Instruction, ...]], bool]
+"""Whether the kernel of a task can end with these instructions, the first of which takes its
+result (operand 0 stands for what the kernel, or the instruction before, has computed)."""
+
+
+@dataclass
+class _Group:
+    """Tasks that become one: a head, if any, and pointwise ones, in the order of the graph."""
+
+    head: int | None
+    members: list[int] = field(default_factory=list)
+    tail: tuple[Instruction, ...] = ()
+    """After a head: the members as a chain; operand 0 is the running value."""
+
+
+def fuse(graph: Graph, heads: frozenset[str], can_end: CanEnd) -> Graph:
+    """Fuse pointwise tasks with each other and with the heads before them, wherever nobody else
+    needs what lies between, or it can be handed out too."""
+    return _Fusion(graph, heads, can_end).done()
+
+
+class _Fusion:
+    def __init__(self, graph: Graph, heads: frozenset[str], can_end: CanEnd) -> None:
+        self._graph = graph
+        self._can_end = can_end
+        self._shown = {graph.homes[v] for v in graph.outputs}
+        self._before = dependencies(graph)
+        self._ancestors = _ancestors(self._before)
+        self._depth: list[int] = []
+        for needed in self._before:
+            self._depth.append(1 + max((self._depth[b] for b in needed), default=0))
+        self._uses = _uses(graph)
+        pure = pure_tasks(graph)
+        self._code = {
+            t: code
+            for t, task in enumerate(graph.tasks)
+            if t in pure and (code := instructions(graph, task)) is not None
+        }
+        self._groups: dict[int, _Group] = {}
+        for t, task in enumerate(graph.tasks):
+            if t in self._code:
+                self._add_pointwise(t)
+            elif t in pure and task.op in heads:
+                self._groups[t] = _Group(t)
+
+    def _add_pointwise(self, t: int) -> None:
+        feeding = self._feeding(t)
+        # The head that is ready last: the other's result is there by then.
+        for v in sorted(feeding, key=lambda v: -self._depth[self._writer(v)]):
+            group = self._groups[self._writer(v)]
+            if group.head is not None and self._extends(group, v, t):
+                self._groups[t] = group
+                return
+        mine = self._groups[t] = _Group(None, [t])
+        for v in feeding:
+            other = self._groups[self._writer(v)]
+            if other.head is None and other is not mine and self._may_join(other, mine, t):
+                mine.members = sorted((*mine.members, *other.members))
+                for member in other.members:
+                    self._groups[member] = mine
+
+    def _feeding(self, t: int) -> list[int]:
+        """Values that a group writes and the task reads as they are, in its own shape."""
+        graph = self._graph
+        shape = graph[graph.tasks[t].writes[0]].shape
+        return [
+            v
+            for v in graph.tasks[t].reads
+            if _shows_all(graph, v, shape) and graph.writer.get(graph.content(v).id) in self._groups
+        ]
+
+    def _writer(self, v: int) -> int:
+        return self._graph.writer[self._graph.content(v).id]
+
+    def _extends(self, group: _Group, v: int, t: int) -> bool:
+        """Let the task be the end of a head's chain, if the kernel can do that."""
+        assert group.head is not None
+        last = group.members[-1] if group.members else group.head
+        graph = self._graph
+        root = graph.content(v)
+        if self._uses.get(root.id) != {t} or root.role is not Role.INTERMEDIATE:
+            return False
+        if graph.writer[root.id] != last or root.id in self._shown:
+            return False
+        chained = _chained(self._code[t], v)
+        if chained is None or not self._can_end(graph.tasks[group.head], (*group.tail, *chained)):
+            return False
+        group.tail = (*group.tail, *chained)
+        group.members.append(t)
+        return True
+
+    def _may_join(self, other: _Group, mine: _Group, t: int) -> bool:
+        tasks = {*other.members, *mine.members}
+        if sum(len(self._code[m]) for m in tasks) > MOST_INSTRUCTIONS:
+            return False
+        read = {v for m in tasks for v in self._graph.tasks[m].reads}
+        if len(read - {self._graph.tasks[m].writes[0] for m in tasks}) > MOST_OPERANDS:
+            return False
+        # Who else reads what `other` computes must not lead back here.
+        return not any(
+            reader not in tasks and self._ancestors[t] >> reader & 1
+            for m in other.members
+            for w in self._graph.tasks[m].writes
+            for reader in self._uses.get(w, ())
+        )
+
+    # Writing the new graph
+
+    def done(self) -> Graph:
+        edit = Edit(self._graph)
+        made: list[Task] = []
+        parts: list[list[int]] = []
+        seen: set[int] = set()
+        for t, task in enumerate(self._graph.tasks):
+            group = self._groups.get(t)
+            if group is None or (group.head is not None and not group.members):
+                made.append(task)
+                parts.append([t])
+            elif id(group) not in seen:
+                seen.add(id(group))
+                headed = group.head is not None
+                made.append(self._headed(group) if headed else self._alone(group))
+                parts.append([*([group.head] if group.head is not None else []), *group.members])
+        edit.tasks = [made[p] for p in _in_order(self._before, parts)]
+        return edit.done()
+
+    def _alone(self, group: _Group) -> Task:
+        graph, members = self._graph, set(group.members)
+        written = [graph.tasks[m].writes[0] for m in group.members]
+        handed = [v for v in written if v in self._shown or not self._uses.get(v, set()) <= members]
+        register: dict[int, int] = {}
+        inside = set(written)
+        read = dict.fromkeys(v for m in group.members for v in graph.tasks[m].reads)
+        inputs = [v for v in read if graph.content(v).id not in inside]
+        for v in inputs:
+            register[v] = len(register)
+        code: list[tuple[str, tuple[int | float, ...]]] = []
+        for m in group.members:
+            first = len(inputs) + len(code)
+            for name, operands in self._code[m]:
+                code.append((name, tuple(self._numbered(o, register, first) for o in operands)))
+            register[graph.tasks[m].writes[0]] = len(inputs) + len(code) - 1
+        program = Program(len(inputs), tuple(code), tuple(register[v] for v in handed))
+        last = graph.tasks[group.members[-1]]
+        return call(
+            last.name,
+            "nimble.pointwise",
+            tuple(Ref(v) for v in inputs),
+            tuple(handed),
+            (("program", program.to_arg()),),
+            last.origin,
+        )
+
+    def _numbered(self, operand: Operand, register: dict[int, int], first: int) -> int | float:
+        if isinstance(operand, Ref):
+            v = operand.id
+            return register[v] if v in register else register[self._graph.content(v).id]
+        return operand if isinstance(operand, float) else first + operand
+
+    def _headed(self, group: _Group) -> Task:
+        """The head with its chain: operands of the chain come after its own arguments."""
+        assert group.head is not None
+        head = self._graph.tasks[group.head]
+        last = self._graph.tasks[group.members[-1]]
+        extra = list(dict.fromkeys(o.id for _, os in group.tail for o in os if isinstance(o, Ref)))
+        tail = tuple(
+            (name, tuple(1 + extra.index(o.id) if isinstance(o, Ref) else o for o in operands))
+            for name, operands in group.tail
+        )
+        kwargs = (*head.kwargs, ("operands", tuple(Ref(v) for v in extra)), ("tail", tail))
+        return call(head.name, head.op, head.args, last.results, kwargs, head.origin)
+
+
+def _chained(code: tuple[Instruction, ...], v: int) -> tuple[Instruction, ...] | None:
+    """The instructions with `v`, which must be used just once, as the running value: operand 0."""
+    if len(code) != 1:
+        return None
+    name, operands = code[0]
+    places = [i for i, o in enumerate(operands) if o == Ref(v)]
+    if len(places) != 1:
+        return None
+    operands = tuple(0 if i == places[0] else o for i, o in enumerate(operands))
+    return ((name, operands),)
+
+
+def _shows_all(graph: Graph, v: int, shape: tuple[int, ...]) -> bool:
+    """Whether the value is a whole root in this shape, perhaps seen in another contiguous one."""
+    value, root = graph[v], graph.content(v)
+    if value.shape != shape or not root.is_root:
+        return False
+    if value.base is None:
+        return True
+    return value.numel == root.numel and all(
+        x.strides == contiguous_strides(x.shape) for x in (value, root)
+    )
+
+
+def _uses(graph: Graph) -> dict[int, set[int]]:
+    """Root → the tasks that read it, through any view."""
+    found: dict[int, set[int]] = {}
+    for t, task in enumerate(graph.tasks):
+        for v in task.reads:
+            found.setdefault(graph.content(v).id, set()).add(t)
+    return found
+
+
+def _ancestors(before: list[set[int]]) -> list[int]:
+    """For every task, the set of those before it, as the bits of a number."""
+    found: list[int] = []
+    for needed in before:
+        bits = 0
+        for t in needed:
+            bits |= 1 << t | found[t]
+        found.append(bits)
+    return found
+
+
+def _in_order(before: list[set[int]], parts: list[list[int]]) -> list[int]:
+    """The parts, each a list of tasks, in a topological order as near to theirs as may be."""
+    part = {t: p for p, tasks in enumerate(parts) for t in tasks}
+    waiting = [{part[b] for t in tasks for b in before[t]} - {p} for p, tasks in enumerate(parts)]
+    after: list[list[int]] = [[] for _ in parts]
+    for p, needed in enumerate(waiting):
+        for b in needed:
+            after[b].append(p)
+    ready = [p for p, needed in enumerate(waiting) if not needed]
+    heapq.heapify(ready)
+    ordered = []
+    while ready:
+        p = heapq.heappop(ready)
+        ordered.append(p)
+        for later in after[p]:
+            waiting[later].discard(p)
+            if not waiting[later]:
+                heapq.heappush(ready, later)
+    assert len(ordered) == len(parts)
+    return ordered

@@ -1,0 +1,176 @@
+"""Pointwise operators as instructions on registers: what a fused chain is made of.
+
+An instruction is `(name, operand, …)`. While a chain is being built an operand is a `Ref`, a float,
+or the number of an earlier instruction; `Program` numbers its inputs first, then the instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nimble.graph import Arg, DType, Graph, Ref, Task
+from nimble.rewrite.operators import arguments
+
+Operand = Ref | float | int
+"""A value, a number written as float, or the place of an earlier instruction of the same task."""
+Instruction = tuple[str, tuple[Operand, ...]]
+Given = dict[str, Arg]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Registers 0 to `inputs`-1 hold the inputs; instruction i writes register inputs + i.
+
+    Operands of instructions are registers (int) or immediate numbers (float)."""
+
+    inputs: int
+    instructions: tuple[tuple[str, tuple[int | float, ...]], ...]
+    outputs: tuple[int, ...]
+
+    def to_arg(self) -> Arg:
+        return (
+            self.inputs,
+            tuple((name, operands) for name, operands in self.instructions),
+            self.outputs,
+        )
+
+
+def instructions(graph: Graph, task: Task) -> tuple[Instruction, ...] | None:
+    """What a task computes for each element, or None if that cannot be told in instructions."""
+    builder = _OPERATORS.get(task.op)
+    if builder is None or len(task.results) != 1 or task.results[0] is None:
+        return None
+    if any(graph[v].dtype is not DType.FLOAT32 for v in (*task.reads, *task.writes)):
+        return None
+    built = builder(arguments(task))
+    if built is None or not all(map(_is_known, (o for _, os in built for o in os))):
+        return None
+    return tuple(built)
+
+
+POINTWISE: frozenset[str]
+Builder = Callable[[Given], list[Instruction] | None]
+
+
+def _is_known(operand: object) -> bool:
+    return isinstance(operand, Ref | float) or type(operand) is int
+
+
+def _operand(arg: Arg) -> Operand:
+    """A number becomes a float: ints stand for earlier instructions."""
+    if isinstance(arg, Ref):
+        return arg
+    if isinstance(arg, bool | int | float):
+        return float(arg)
+    raise TypeError(f"{arg!r} is no operand")
+
+
+def _unary(name: str) -> Builder:
+    return lambda given: [(name, (_operand(given["self"]),))]
+
+
+def _binary(name: str) -> Builder:
+    return lambda given: [(name, (_operand(given["self"]), _operand(given["other"])))]
+
+
+def _sum(given: Given, sign: int) -> list[Instruction] | None:
+    a, b, alpha = given["self"], given["other"], given["alpha"]
+    if alpha == 1:
+        return [("add" if sign > 0 else "sub", (_operand(a), _operand(b)))]
+    if not isinstance(alpha, int | float):
+        return None
+    return [("fma", (_operand(b), float(sign * alpha), _operand(a)))]
+
+
+def _div(given: Given) -> list[Instruction] | None:
+    if given.get("rounding_mode") is not None:
+        return None
+    other = given["other"]
+    return [("div", (_operand(given["self"]), _operand(other)))]
+
+
+def _clamp(low: str, high: str) -> Builder:
+    def build(given: Given) -> list[Instruction] | None:
+        bounds = [given.get(low), given.get(high)]
+        if any(isinstance(b, Ref) for b in bounds):
+            return None
+        a = _operand(given["self"])
+        numbers = [
+            float(b) if isinstance(b, int | float) else limit
+            for b, limit in zip(bounds, (float("-inf"), float("inf")), strict=True)
+        ]
+        return [("clamp", (a, *numbers))]
+
+    return build
+
+
+def _pow(given: Given) -> list[Instruction] | None:
+    exponent = given["exponent"]
+    a = _operand(given["self"])
+    if exponent == 2:
+        return [("square", (a,))]
+    if exponent == 0.5:
+        return [("sqrt", (a,))]
+    if exponent == -0.5:
+        return [("rsqrt", (a,))]
+    return [("pow", (a, _operand(exponent)))]
+
+
+def _gelu(given: Given) -> list[Instruction] | None:
+    name = "gelu_tanh" if given["approximate"] == "tanh" else "gelu_erf"
+    return [(name, (_operand(given["self"]),))]
+
+
+def _leaky_relu(given: Given) -> list[Instruction] | None:
+    return [("leaky_relu", (_operand(given["self"]), _operand(given["negative_slope"])))]
+
+
+def _elu(given: Given) -> list[Instruction] | None:
+    if given["scale"] != 1 or given["input_scale"] != 1:
+        return None
+    return [("elu", (_operand(given["self"]), _operand(given["alpha"])))]
+
+
+def _softplus(given: Given) -> list[Instruction] | None:
+    if given["beta"] != 1 or given["threshold"] != 20:
+        return None
+    return [("softplus", (_operand(given["self"]),))]
+
+
+def _rsub(given: Given) -> list[Instruction] | None:
+    if given["alpha"] != 1:
+        return None
+    return [("sub", (_operand(given["other"]), _operand(given["self"])))]
+
+
+_SAME_NAME = (
+    "neg", "abs", "sqrt", "rsqrt", "reciprocal", "exp", "log", "log1p", "expm1", "tanh", "sigmoid",
+    "erf", "sin", "cos", "floor", "ceil", "round", "trunc", "relu", "silu", "hardswish",
+    "hardsigmoid", "mish", "square",
+)  # fmt: skip
+_OPERATORS: dict[str, Builder] = {
+    **{f"aten.{name}.default": _unary(name) for name in _SAME_NAME},
+    "aten.clone.default": _unary("copy"),
+    "aten.add.Tensor": lambda given: _sum(given, 1),
+    "aten.sub.Tensor": lambda given: _sum(given, -1),
+    "aten.add.Scalar": lambda given: _sum(given, 1),
+    "aten.sub.Scalar": lambda given: _sum(given, -1),
+    "aten.rsub.Scalar": _rsub,
+    "aten.mul.Tensor": _binary("mul"),
+    "aten.mul.Scalar": _binary("mul"),
+    "aten.div.Tensor": _div,
+    "aten.div.Scalar": _div,
+    "aten.maximum.default": _binary("maximum"),
+    "aten.minimum.default": _binary("minimum"),
+    "aten.pow.Tensor_Scalar": _pow,
+    "aten.hardtanh.default": _clamp("min_val", "max_val"),
+    "aten.clamp.default": _clamp("min", "max"),
+    "aten.clamp_min.default": _clamp("min", "max"),
+    "aten.clamp_max.default": _clamp("min", "max"),
+    "aten.gelu.default": _gelu,
+    "aten.leaky_relu.default": _leaky_relu,
+    "aten.elu.default": _elu,
+    "aten.softplus.default": _softplus,
+}
+POINTWISE = frozenset(_OPERATORS)
