@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nimble.graph import Graph, Role, Task, Value, contiguous_strides
+from nimble.graph import Graph, Role, Value, contiguous_strides
+from nimble.lower.views import moved as moved_view
 
 _HEADS = {"aten.convolution.default"}
 _FREE = {
@@ -43,7 +44,7 @@ def lay_channels_last(graph: Graph, is_pointwise: frozenset[str]) -> Graph:
             if not _is_image(value) or v in kept:
                 continue
             strides = channels_last(value.shape)
-            moved = [_moved(view, value, strides) for view in views.get(v, ())]
+            moved = [moved_view(view, value, strides) for view in views.get(v, ())]
             found = [view for view in moved if view is not None]
             if len(found) == len(moved):
                 values[v] = replace(value, strides=strides)
@@ -67,60 +68,3 @@ def channels_last(shape: tuple[int, ...]) -> tuple[int, ...]:
     batch, channels, *space = shape
     inner = contiguous_strides((batch, *space, channels))
     return (inner[0], inner[-1], *inner[1:-1])
-
-
-def _moved(view: Value, base: Value, strides: tuple[int, ...]) -> Value | None:
-    """The view after its base, which was contiguous, has been given other strides."""
-    if view.dtype is not base.dtype:
-        return None
-    steps = []
-    for size, stride in zip(view.shape, view.strides, strict=True):
-        step = 0 if size == 1 or stride == 0 else _step(size, stride, base, strides)
-        if step is None:
-            return None
-        steps.append(step)
-    offset, rest = 0, view.offset // base.dtype.itemsize
-    for old, new in zip(base.strides, strides, strict=True):
-        index, rest = divmod(rest, old)
-        offset += index * new
-    # The stride of a dimension of one element means nothing; let it look contiguous where it can.
-    return replace(view, strides=_tidy(view, steps), offset=offset * base.dtype.itemsize)
-
-
-def _step(size: int, stride: int, base: Value, strides: tuple[int, ...]) -> int | None:
-    """What a step along a dimension of a view is in the new strides, if it is always the same."""
-    for d in range(len(base.shape)):
-        old = base.strides[d]
-        if base.shape[d] == 1 or old > stride or stride % old:
-            continue
-        times = stride // old
-        if (size - 1) * times < base.shape[d]:
-            return times * strides[d]
-        # Several dimensions of the base as one: whole ones, that lie as one in the new strides too.
-        if times != 1:
-            return None
-        covered, at = base.shape[d], d
-        while covered < size:
-            at -= 1
-            if at < 0:
-                return None
-            if base.shape[at] == 1:
-                continue
-            if strides[at] != strides[d] * covered:
-                return None
-            covered *= base.shape[at]
-        return strides[d] if covered == size else None
-    return None
-
-
-def _tidy(view: Value, steps: list[int]) -> tuple[int, ...]:
-    tidy, inner = [], 1
-    for size, stride, step in reversed(list(zip(view.shape, view.strides, steps, strict=True))):
-        alone = size == 1
-        tidy.append(inner if alone else (0 if stride == 0 else step))
-        inner = tidy[-1] * size if not alone and stride else inner
-    return tuple(reversed(tidy))
-
-
-def reads_images(task: Task) -> bool:
-    return task.op in _HEADS
