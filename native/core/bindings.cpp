@@ -7,10 +7,10 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-
 #include <algorithm>
 #include <mutex>
 
+#include "bindings.h"
 #include "cores.h"
 #include "fork_gate.h"
 #include "hooks.h"
@@ -89,8 +89,9 @@ void let_forks_wait_without_gil() {
   register_at_fork("before"_a = close, "after_in_parent"_a = open, "after_in_child"_a = open);
 }
 
-void bind_tape(nb::module_& module) {
-  nb::class_<Tape>(module, "Tape")
+nb::class_<Tape> bind_tape(nb::module_& module) {
+  nb::class_<Tape> bound(module, "Tape");
+  bound
       .def(nb::init<std::int64_t, std::int64_t, std::int64_t>(), "streams"_a, "tasks"_a, "slots"_a)
       .def(
           "call",
@@ -119,6 +120,7 @@ void bind_tape(nb::module_& module) {
       .def_prop_ro("failed_task", [](Tape& tape) {
         return with_lock(tape, [&] { return tape.failed_task; });
       });
+  return bound;
 }
 
 }  // namespace
@@ -127,7 +129,8 @@ void bind_tape(nb::module_& module) {
 NB_MODULE(_core, module) {
   using namespace nimble;
   nb::set_leak_warnings(false);  // a tape in a global outlives the interpreter, and may
-  bind_tape(module);
+  nb::class_<Tape> tape = bind_tape(module);
+  onednn::bind(module, tape);
   module.def("native_kernels", kernel_names);
   module.def("set_workers", set_workers, "n"_a);
   module.def("usable_cores", usable_cores);

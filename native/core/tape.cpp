@@ -1,7 +1,9 @@
 #include "tape.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "fork_gate.h"
 #include "pool.h"
@@ -50,17 +52,9 @@ void Tape::native(std::int64_t stream, std::int64_t task, std::string_view kerne
   check_count(kernel, "operands", found.operands, operands.size());
   check_count(kernel, "ints", found.ints, ints.size());
   check_count(kernel, "floats", found.floats, floats.size());
+  const std::vector<Operand> places = checked(task, operands);
   NativeCall call{slots_.data(), {}, {}};
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    const auto [slot, offset] = operands[i];
-    if (slot < 0 || static_cast<std::size_t>(slot) >= slots_.size() || offset < 0) {
-      throw std::invalid_argument("operand " + std::to_string(i) + " of task " +
-                                  std::to_string(task) + " is at slot " + std::to_string(slot) +
-                                  ", offset " + std::to_string(offset) + ": the tape has " +
-                                  std::to_string(slots_.size()) + " slots");
-    }
-    call.operands[i] = {static_cast<std::size_t>(slot), static_cast<std::size_t>(offset)};
-  }
+  std::ranges::copy(places, call.operands.begin());
   for (std::size_t i = 0; i < ints.size(); ++i) {
     if (ints[i] < 0) {
       throw std::invalid_argument("task " + std::to_string(task) + " has a negative count, " +
@@ -70,7 +64,33 @@ void Tape::native(std::int64_t stream, std::int64_t task, std::string_view kerne
   }
   native_calls_.push_back(call);
   draft().add(stream, task, found.fn, &native_calls_.back());
-  for (const auto& [slot, offset] : operands) used_[static_cast<std::size_t>(slot)] = true;
+  use(places);
+}
+
+void Tape::call(std::int64_t stream, std::int64_t task, KernelFn fn, std::shared_ptr<void> context,
+                const std::vector<Operand>& operands) {
+  call(stream, task, fn, context.get());
+  kept_.push_back(std::move(context));
+  use(operands);
+}
+
+std::vector<Operand> Tape::checked(
+    std::int64_t task, const std::vector<std::pair<std::int64_t, std::int64_t>>& operands) const {
+  std::vector<Operand> places;
+  for (const auto& [slot, offset] : operands) {
+    if (slot < 0 || static_cast<std::size_t>(slot) >= slots_.size() || offset < 0) {
+      throw std::invalid_argument("operand " + std::to_string(places.size()) + " of task " +
+                                  std::to_string(task) + " is at slot " + std::to_string(slot) +
+                                  ", offset " + std::to_string(offset) + ": the tape has " +
+                                  std::to_string(slots_.size()) + " slots");
+    }
+    places.push_back({static_cast<std::size_t>(slot), static_cast<std::size_t>(offset)});
+  }
+  return places;
+}
+
+void Tape::use(const std::vector<Operand>& operands) {
+  for (const Operand& operand : operands) used_[operand.slot] = true;
 }
 
 void Tape::wait(std::int64_t stream, std::int64_t on) { draft().wait(stream, on); }
