@@ -16,13 +16,6 @@ std::size_t checked_count(const char* what, std::int64_t count, std::int64_t lea
   return static_cast<std::size_t>(count);
 }
 
-void check_count(std::string_view kernel, const char* what, std::size_t wanted, std::size_t given) {
-  if (wanted == given) return;
-  throw std::invalid_argument("native kernel '" + std::string(kernel) + "' takes " +
-                              std::to_string(wanted) + " " + what + ", not " +
-                              std::to_string(given));
-}
-
 }  // namespace
 
 Tape::Tape(std::int64_t streams, std::int64_t tasks, std::int64_t slots)
@@ -47,10 +40,7 @@ void Tape::native(std::int64_t stream, std::int64_t task, std::string_view kerne
                   const std::vector<std::pair<std::int64_t, std::int64_t>>& operands,
                   const std::vector<std::int64_t>& ints, const std::vector<double>& floats) {
   const NativeKernel& found = native_kernel(kernel);
-  check_count(kernel, "operands", found.operands, operands.size());
-  check_count(kernel, "ints", found.ints, ints.size());
-  check_count(kernel, "floats", found.floats, floats.size());
-  NativeCall call{slots_.data(), {}, {}};
+  OwnedCall owned;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const auto [slot, offset] = operands[i];
     if (slot < 0 || static_cast<std::size_t>(slot) >= slots_.size() || offset < 0) {
@@ -59,17 +49,12 @@ void Tape::native(std::int64_t stream, std::int64_t task, std::string_view kerne
                                   ", offset " + std::to_string(offset) + ": the tape has " +
                                   std::to_string(slots_.size()) + " slots");
     }
-    call.operands[i] = {static_cast<std::size_t>(slot), static_cast<std::size_t>(offset)};
+    owned.operands.push_back({static_cast<std::size_t>(slot), static_cast<std::size_t>(offset)});
   }
-  for (std::size_t i = 0; i < ints.size(); ++i) {
-    if (ints[i] < 0) {
-      throw std::invalid_argument("task " + std::to_string(task) + " has a negative count, " +
-                                  std::to_string(ints[i]));
-    }
-    call.ints[i] = ints[i];
-  }
-  native_calls_.push_back(call);
-  draft().add(stream, task, found.fn, &native_calls_.back());
+  owned.plan = found.parse({kernel, owned.operands, ints, floats});
+  owned.call = {slots_.data(), owned.operands.data(), owned.plan.get()};
+  native_calls_.push_back(std::move(owned));  // the vector's elements stay where they are
+  draft().add(stream, task, found.fn, &native_calls_.back().call);
   for (const auto& [slot, offset] : operands) used_[static_cast<std::size_t>(slot)] = true;
 }
 

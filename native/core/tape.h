@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string_view>
@@ -43,6 +44,13 @@ struct Span {
   std::uint32_t thread;
   std::int64_t start_ns;
   std::int64_t stop_ns;
+};
+
+// A native call and what it points to.
+struct OwnedCall {
+  NativeCall call;
+  std::vector<Operand> operands;
+  std::shared_ptr<const void> plan;
 };
 
 class Tape {
@@ -93,7 +101,7 @@ class Tape {
   Draft& draft();
 
   std::optional<Draft> draft_;
-  std::deque<NativeCall> native_calls_;
+  std::deque<OwnedCall> native_calls_;  // stays where it is: the draft has its addresses
   std::vector<void*> slots_;
   std::vector<bool> used_, bound_;  // slots
   std::size_t unbound_ = 0;         // slots used and not bound
