@@ -9,8 +9,8 @@ namespace nimble {
 
 using AddKernels = void(std::vector<NativeKernel>& kernels);
 
-AddKernels add_arithmetic, add_pointwise;
+AddKernels add_arithmetic, add_pointwise, add_linear, add_norm;
 
-inline constexpr AddKernels* kFamilies[] = {add_arithmetic, add_pointwise};
+inline constexpr AddKernels* kFamilies[] = {add_arithmetic, add_pointwise, add_linear, add_norm};
 
 }  // namespace nimble

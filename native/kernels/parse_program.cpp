@@ -128,7 +128,7 @@ Program read_program(Reader& reader, int inputs, int outputs, std::size_t first_
     for (int i = 0; i < program.instructions; ++i) {
       for (int k = 0; k < 3; ++k) {
         const int r = operand(program.code[i], k);
-        if (begun && r < inputs && may_alias(reader, o, r)) program.reads_output_late[o] = true;
+        if (begun && r < inputs && may_alias(reader, o, r)) program.reads_late[o] = true;
       }
       begun |= program.code[i].dst == inputs + o;
     }

@@ -41,7 +41,7 @@ struct Program {
   int block;                     // floats of a register
   // Where in the buffer, in blocks. Inputs and outputs that are used in place leave theirs idle.
   std::int16_t place[kMaxRegisters];
-  bool reads_output_late[kMaxOperands];  // by output: cannot be written in place if it may be an input
+  bool reads_late[kMaxOperands];  // by output: what may be its memory is read after it is written
   Instruction code[kMaxInstructions];
   float constant[kMaxConstants];
 };
@@ -56,8 +56,8 @@ struct Epilogue {
   bool present = false;
   int extras = 0;
   int first_operand = 0;  // of the extras
-  Extra extra[kMaxOperands];
-  Program program;
+  Extra extra[kMaxOperands] = {};
+  Program program = {};
 };
 
 }  // namespace nimble

@@ -94,7 +94,7 @@ def test_every_kernel_is_listed() -> None:
             [(0, 0)] * 2,
             [],
             [],
-            "'relu.float32' takes more than 0 ints: count is missing",
+            "takes more than 0 ints: count is missing",
         ),
         ("relu.float32", [(0, 0)] * 2, [1, 2], [], "'relu.float32' takes 1 ints, not 2"),
         ("copy", [(0, 0)] * 2, [1], [0.5], "'copy' takes 0 floats, not 1"),

@@ -27,7 +27,7 @@ struct Sweep {
       char* from = at[i] + (row * down + col * across) * bytes(operand.dtype);
       bool in_place = operand.dtype == DType::float32 && (across == 1 || cols == 1) &&
                       (rows == 1 || down == cols);
-      if (i < program.outputs) in_place &= !program.reads_output_late[i];
+      if (i < program.outputs) in_place &= !program.reads_late[i];
       float*& reg_at = registers.at[reg(i)];
       scattered[i] = false;
       if (in_place) {

@@ -208,7 +208,7 @@ void finish(const Epilogue& epilogue, const NativeCall& call, float* row, std::i
         gather(registers.at[1 + i], from, extra.dtype, 1, n, 0, extra.inner);
       }
     }
-    const bool in_place = !program.reads_output_late[0];
+    const bool in_place = !program.reads_late[0];
     if (in_place) registers.at[1 + epilogue.extras] = row + done;
     run(program, registers.at, n);
     if (!in_place) scatter(reinterpret_cast<char*>(row + done), out, DType::float32, 1, n, 0, 1);
