@@ -1,5 +1,6 @@
 // nimble._core: tapes for Python, and the replay API for other extensions.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "../kernels/parse_program.h"
 #include "bindings.h"
 #include "cores.h"
 #include "fork_gate.h"
@@ -132,6 +134,7 @@ NB_MODULE(_core, module) {
   nb::class_<Tape> tape = bind_tape(module);
   onednn::bind(module, tape);
   module.def("native_kernels", kernel_names);
+  module.def("opcodes", opcodes);
   module.def("set_workers", set_workers, "n"_a);
   module.def("usable_cores", usable_cores);
   module.def("pool_size", [] { return Pool::get().size(); });

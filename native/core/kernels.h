@@ -1,9 +1,10 @@
-// Kernels of the core: single-threaded, allocate nothing, give PyTorch's results bit for bit.
+// Native kernels: single-threaded functions that allocate nothing. See native/kernels/README.md.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,11 +18,12 @@ struct Operand {
   std::size_t offset;  // in bytes
 };
 
-// The context of a native kernel's call. Operands are the output, then the inputs.
+// The context of a native kernel's call. Plain pointers: kernels compiled for one instruction set
+// must not instantiate a function that the linker may then use everywhere.
 struct NativeCall {
   void* const* slots;
-  std::array<Operand, 3> operands;
-  std::array<std::int64_t, 1> ints;
+  const Operand* operands;  // outputs, then inputs
+  const void* plan;         // what the kernel's `parse` made of the ints and floats
 
   template <class T>
   T* operand(std::size_t i) const {
@@ -29,12 +31,19 @@ struct NativeCall {
   }
 };
 
+// What a tape is given for a call.
+struct NativeArguments {
+  std::string_view kernel;
+  std::span<const Operand> operands;
+  std::span<const std::int64_t> ints;
+  std::span<const double> floats;
+};
+
 struct NativeKernel {
   std::string name;
   KernelFn fn;
-  std::size_t operands;
-  std::size_t ints;
-  std::size_t floats;
+  // Throws std::invalid_argument if the kernel could not run with these.
+  std::shared_ptr<const void> (*parse)(const NativeArguments& arguments);
 };
 
 const std::vector<NativeKernel>& native_kernels();

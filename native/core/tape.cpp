@@ -18,13 +18,6 @@ std::size_t checked_count(const char* what, std::int64_t count, std::int64_t lea
   return static_cast<std::size_t>(count);
 }
 
-void check_count(std::string_view kernel, const char* what, std::size_t wanted, std::size_t given) {
-  if (wanted == given) return;
-  throw std::invalid_argument("native kernel '" + std::string(kernel) + "' takes " +
-                              std::to_string(wanted) + " " + what + ", not " +
-                              std::to_string(given));
-}
-
 }  // namespace
 
 Tape::Tape(std::int64_t streams, std::int64_t tasks, std::int64_t slots)
@@ -49,22 +42,13 @@ void Tape::native(std::int64_t stream, std::int64_t task, std::string_view kerne
                   const std::vector<std::pair<std::int64_t, std::int64_t>>& operands,
                   const std::vector<std::int64_t>& ints, const std::vector<double>& floats) {
   const NativeKernel& found = native_kernel(kernel);
-  check_count(kernel, "operands", found.operands, operands.size());
-  check_count(kernel, "ints", found.ints, ints.size());
-  check_count(kernel, "floats", found.floats, floats.size());
-  const std::vector<Operand> places = checked(task, operands);
-  NativeCall call{slots_.data(), {}, {}};
-  std::ranges::copy(places, call.operands.begin());
-  for (std::size_t i = 0; i < ints.size(); ++i) {
-    if (ints[i] < 0) {
-      throw std::invalid_argument("task " + std::to_string(task) + " has a negative count, " +
-                                  std::to_string(ints[i]));
-    }
-    call.ints[i] = ints[i];
-  }
-  native_calls_.push_back(call);
-  draft().add(stream, task, found.fn, &native_calls_.back());
-  use(places);
+  OwnedCall owned;
+  owned.operands = checked(task, operands);
+  owned.plan = found.parse({kernel, owned.operands, ints, floats});
+  owned.call = {slots_.data(), owned.operands.data(), owned.plan.get()};
+  use(owned.operands);
+  native_calls_.push_back(std::move(owned));  // the vector's elements stay where they are
+  draft().add(stream, task, found.fn, &native_calls_.back().call);
 }
 
 void Tape::call(std::int64_t stream, std::int64_t task, KernelFn fn, std::shared_ptr<void> context,

@@ -46,6 +46,13 @@ struct Span {
   std::int64_t stop_ns;
 };
 
+// A native call and what it points to.
+struct OwnedCall {
+  NativeCall call;
+  std::vector<Operand> operands;
+  std::shared_ptr<const void> plan;
+};
+
 class Tape {
  public:
   Tape(std::int64_t streams, std::int64_t tasks, std::int64_t slots);
@@ -103,7 +110,7 @@ class Tape {
   void use(const std::vector<Operand>& operands);
 
   std::optional<Draft> draft_;
-  std::deque<NativeCall> native_calls_;
+  std::deque<OwnedCall> native_calls_;  // stays where it is: the draft has its addresses
   std::vector<std::shared_ptr<void>> kept_;  // contexts of calls
   std::vector<void*> slots_;
   std::vector<bool> used_, bound_;  // slots

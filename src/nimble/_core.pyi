@@ -41,7 +41,8 @@ class Tape:
         """Appends a task: one of `native_kernels()`.
 
         An operand is (slot, byte offset), output first; the address of a slot may change between
-        replays. Arithmetic takes ints=[elements], `copy` takes ints=[bytes].
+        replays. native/kernels/README.md says what each kernel takes. ValueError if the ints or
+        floats are malformed.
         """
 
     def primitive(
@@ -89,6 +90,9 @@ class Tape:
         """The task that failed in the last replay."""
 
 def native_kernels() -> list[str]: ...
+def opcodes() -> dict[str, int]:
+    """The operations of a pointwise program."""
+
 def set_workers(n: int) -> None:
     """How many threads a replay may use, its caller included; at first `usable_cores()`."""
 

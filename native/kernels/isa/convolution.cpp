@@ -1,0 +1,246 @@
+// Convolution as a matrix product that finds its rows through pointers: for every tap of the kernel
+// and every output pixel, where the input pixel lies, or zeros where that is padding.
+#include "../convolution.h"
+
+#include "program.h"
+
+namespace nimble::NIMBLE_ISA {
+namespace {
+
+constexpr std::int64_t kPointers = 4096, kChunk = 96;  // groups of kPixels
+alignas(64) const float kZeros[8192] = {};
+
+struct Tile {
+  const float* const* from;  // [tap][kPixels]
+  const float* weights;      // [tap][channel][kPanel]
+  F8 start0, start1;         // the bias
+};
+
+// M pixels by 16 channels.
+template <int M>
+NIMBLE_INLINE void multiply(const Tile& tile, std::int64_t taps, std::int64_t in, F8 (&acc)[M][2]) {
+  const float* w = tile.weights;
+#pragma GCC unroll 6
+  for (int m = 0; m < M; ++m) {
+    acc[m][0] = tile.start0;
+    acc[m][1] = tile.start1;
+  }
+  for (std::int64_t t = 0; t < taps; ++t) {
+    const float* x[M];
+#pragma GCC unroll 6
+    for (int m = 0; m < M; ++m) x[m] = tile.from[t * kPixels + m];
+    for (std::int64_t c = 0; c < in; ++c, w += kPanel) {
+      const F8 w0 = load(w), w1 = load(w + 8);
+#pragma GCC unroll 6
+      for (int m = 0; m < M; ++m) {
+        const F8 s = splat(x[m][c]);
+        acc[m][0] = fma(s, w0, acc[m][0]);
+        acc[m][1] = fma(s, w1, acc[m][1]);
+      }
+    }
+  }
+}
+
+// Up to 12 pixels by 8 channels, for the last channels of a group.
+template <int M>
+NIMBLE_INLINE void multiply_half(const Tile& tile, std::int64_t taps, std::int64_t in,
+                                 F8 (&acc)[M]) {
+  const float* w = tile.weights;
+#pragma GCC unroll 12
+  for (int m = 0; m < M; ++m) acc[m] = tile.start0;
+  for (std::int64_t t = 0; t < taps; ++t) {
+    const float* x[M];
+#pragma GCC unroll 12
+    for (int m = 0; m < M; ++m) x[m] = tile.from[t * kPixels + m];
+    for (std::int64_t c = 0; c < in; ++c, w += kPanel) {
+      const F8 w0 = load(w);
+#pragma GCC unroll 12
+      for (int m = 0; m < M; ++m) acc[m] = fma(splat(x[m][c]), w0, acc[m]);
+    }
+  }
+}
+
+struct Place {
+  float* to;
+  const float* added;
+};
+
+struct Sweep {
+  const ConvolutionPlan& plan;
+  const NativeCall& call;
+  const float* src;
+  float* dst;
+  const float* weights;
+  const float* bias;
+  const float* added;
+  const std::int64_t taps, panels;
+  // Not initialised: that would take longer than a small convolution.
+  std::int64_t tap_offset[kMaxTaps];
+  const float* from[kPointers];  // of a chunk: [group of pixels][tap][kPixels]
+  Place place[kChunk * kPixels];
+
+  Sweep(const ConvolutionPlan& plan, const NativeCall& call)
+      : plan(plan),
+        call(call),
+        src(call.operand<const float>(1)),
+        dst(call.operand<float>(0)),
+        weights(call.operand<const float>(2)),
+        bias(plan.bias ? call.operand<const float>(3) : nullptr),
+        added(plan.add ? call.operand<const float>(plan.bias ? 4 : 3) : nullptr),
+        taps(plan.kernel_h * plan.kernel_w),
+        panels((plan.out + kPanel - 1) / kPanel) {
+    for (std::int64_t i = 0, t = 0; i < plan.kernel_h; ++i) {
+      for (std::int64_t j = 0; j < plan.kernel_w; ++j, ++t) {
+        tap_offset[t] = i * plan.dilation_h * plan.src.row + j * plan.dilation_w * plan.src.pixel;
+      }
+    }
+  }
+
+  [[gnu::always_inline]] inline F8 ended(F8 x) const {
+    if (plan.low < plan.high) x = between(x, plan.low, plan.high);
+    return x;
+  }
+
+  [[gnu::always_inline]] inline void put(float* to, const float* plus, F8 x, std::int64_t count) const {
+    if (count >= 8) {
+      if (plus) x += load(plus);
+      store(to, ended(x));
+    } else if (count > 0) {
+      if (plus) x += load(plus, count);
+      store(to, ended(x), count);
+    }
+  }
+
+  template <int M>
+  [[gnu::always_inline]] inline void tile(const Tile& given, const Place* places, std::int64_t channel,
+                          std::int64_t count) const {
+    if (count > 8) {
+      F8 acc[M][2];
+      multiply<M>(given, taps, plan.in, acc);
+#pragma GCC unroll 6
+      for (int m = 0; m < M; ++m) {
+        float* to = places[m].to + channel;
+        const float* plus = added ? places[m].added + channel : nullptr;
+        put(to, plus, acc[m][0], 8);
+        put(to + 8, plus ? plus + 8 : nullptr, acc[m][1], count - 8);
+      }
+    } else {
+      F8 acc[M];
+      multiply_half<M>(given, taps, plan.in, acc);
+#pragma GCC unroll 6
+      for (int m = 0; m < M; ++m) {
+        put(places[m].to + channel, added ? places[m].added + channel : nullptr, acc[m], count);
+      }
+    }
+  }
+
+  // Pointers for output pixels [pixel, pixel + count) of one image.
+  void point(const float* image, std::int64_t pixel, std::int64_t count, const float** out) const {
+    std::int64_t y = pixel / plan.out_width, x = pixel % plan.out_width;
+    for (std::int64_t m = 0; m < kPixels; ++m) {
+      const std::int64_t top = (y + plan.first_row) * plan.stride_h - plan.top;
+      const std::int64_t left = x * plan.stride_w - plan.left;
+      const float* corner = image + top * plan.src.row + left * plan.src.pixel;
+      const bool inside = top >= 0 && left >= 0 &&
+                          top + (plan.kernel_h - 1) * plan.dilation_h < plan.height &&
+                          left + (plan.kernel_w - 1) * plan.dilation_w < plan.width;
+      if (inside) {
+        for (std::int64_t t = 0; t < taps; ++t) out[t * kPixels + m] = corner + tap_offset[t];
+      } else {
+        std::int64_t t = 0;
+        for (std::int64_t i = 0; i < plan.kernel_h; ++i) {
+          const std::int64_t row = top + i * plan.dilation_h;
+          for (std::int64_t j = 0; j < plan.kernel_w; ++j, ++t) {
+            const std::int64_t column = left + j * plan.dilation_w;
+            const bool there = row >= 0 && row < plan.height && column >= 0 && column < plan.width;
+            out[t * kPixels + m] = there ? corner + tap_offset[t] : kZeros;
+          }
+        }
+      }
+      if (m + 1 < count && ++x == plan.out_width) {
+        x = 0;
+        ++y;
+      }
+    }
+  }
+
+  void places(std::int64_t image, std::int64_t pixel, std::int64_t count) {
+    std::int64_t y = pixel / plan.out_width, x = pixel % plan.out_width;
+    for (std::int64_t m = 0; m < count; ++m) {
+      place[m].to = dst + image * plan.dst.batch + y * plan.dst.row + x * plan.dst.pixel;
+      if (added) {
+        place[m].added =
+            added + image * plan.added.batch + y * plan.added.row + x * plan.added.pixel;
+      }
+      if (++x == plan.out_width) {
+        x = 0;
+        ++y;
+      }
+    }
+  }
+
+  void group_of_channels(std::int64_t image, std::int64_t g) {
+    const std::int64_t pixels = (plan.last_row - plan.first_row) * plan.out_width;
+    // As many pixels as keep their input in the second-level cache, and their pointers here.
+    std::int64_t chunk = least<std::int64_t>(kChunk, kPointers / (taps * kPixels));
+    chunk = least<std::int64_t>(chunk, 96 * 1024 / (kPixels * plan.in * 4));
+    chunk = most<std::int64_t>(chunk, 1);
+    const float* image_src = src + image * plan.src.batch + g * plan.in;
+    const float* group_weights = weights + g * panels * taps * plan.in * kPanel;
+    for (std::int64_t begin = 0; begin < pixels; begin += chunk * kPixels) {
+      const std::int64_t end = least(pixels, begin + chunk * kPixels);
+      for (std::int64_t p = begin, at = 0; p < end; p += kPixels, ++at) {
+        point(image_src, p, least<std::int64_t>(kPixels, end - p), from + at * taps * kPixels);
+      }
+      places(image, begin, end - begin);
+      for (std::int64_t panel = plan.first_panel; panel < plan.last_panel; ++panel) {
+        const std::int64_t channel = panel * kPanel, left = plan.out - channel;
+        Tile tile_{};
+        tile_.weights = group_weights + panel * taps * plan.in * kPanel;
+        const std::int64_t all = g * plan.out + channel;
+        if (bias) {
+          tile_.start0 = left >= 8 ? load(bias + all) : load(bias + all, left);
+          if (left > 8) tile_.start1 = left >= 16 ? load(bias + all + 8) : load(bias + all + 8, left - 8);
+        }
+        const std::int64_t count = least<std::int64_t>(left, kPanel);
+        for (std::int64_t p = begin, at = 0; p < end; p += kPixels, ++at) {
+          tile_.from = from + at * taps * kPixels;
+          const std::int64_t here = least<std::int64_t>(kPixels, end - p);
+          const Place* to = place + at * kPixels;
+          switch (here) {
+            case 1: tile<1>(tile_, to, all, count); break;
+            case 2: tile<2>(tile_, to, all, count); break;
+            case 3: tile<3>(tile_, to, all, count); break;
+            case 4: tile<4>(tile_, to, all, count); break;
+            case 5: tile<5>(tile_, to, all, count); break;
+            default: tile<6>(tile_, to, all, count); break;
+          }
+        }
+      }
+      if (plan.epilogue.present) {
+        for (std::int64_t p = begin; p < end; ++p) {
+          float* row = place[p - begin].to;
+          const std::int64_t first = g * plan.out + plan.first_panel * kPanel;
+          const std::int64_t last = g * plan.out + least(plan.out, plan.last_panel * kPanel);
+          for (std::int64_t c = first; c < last; c += kMaxBlock) {
+            finish(plan.epilogue, call, row + c, image * pixels + p, c,
+                   least<std::int64_t>(kMaxBlock, last - c));
+          }
+        }
+      }
+    }
+  }
+};
+
+}  // namespace
+
+void convolution(void* context) {
+  const auto& call = *static_cast<const NativeCall*>(context);
+  const auto& plan = *static_cast<const ConvolutionPlan*>(call.plan);
+  Sweep sweep(plan, call);
+  for (std::int64_t image = 0; image < plan.batch; ++image) {
+    for (std::int64_t g = 0; g < plan.groups; ++g) sweep.group_of_channels(image, g);
+  }
+}
+
+}  // namespace nimble::NIMBLE_ISA

@@ -1,0 +1,129 @@
+#include "../linear.h"
+
+#include "program.h"
+#include "tile.h"
+
+namespace nimble::NIMBLE_ISA {
+namespace {
+
+struct Matrices {
+  float* y;
+  const float* x[2];
+  const float* w[2];
+  const float* bias;
+  const float* add;
+};
+
+// Rows [row, row + kRows), panels [panel, panel + kPanels).
+template <int kRows, int kPanels, int kParts>
+void tile_at(const LinearPlan& plan, const Matrices& at, std::int64_t row, std::int64_t panel) {
+  Tile<kRows, kPanels, kParts> tile;
+  tile.clear();
+  for (int i = 0; i < plan.pairs; ++i) {
+    const std::int64_t w_panel = plan.k[i] * kPanel;
+    tile.add(at.x[i] + row * plan.x_stride[i], plan.x_stride[i], at.w[i] + panel * w_panel, kPanel,
+             w_panel, plan.k[i]);
+  }
+#pragma GCC unroll 8
+  for (int c = 0; c < kPanels * 2; ++c) {
+    const std::int64_t column = panel * kPanel + c * 8;
+    const std::int64_t left = plan.n - column;
+    if (left <= 0) break;
+    const bool whole = left >= 8;
+    F8 bias = splat(0.0f);
+    if (at.bias) bias = whole ? load(at.bias + column) : load(at.bias + column, left);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      F8 value = tile.total(r, c) + bias;
+      if (at.add) {
+        const float* add = at.add + (row + r) * plan.add_stride + column;
+        value += whole ? load(add) : load(add, left);
+      }
+      float* y = at.y + (row + r) * plan.y_stride + column;
+      whole ? store(y, value) : store(y, value, left);
+    }
+  }
+}
+
+// As many panels at once as give enough independent sums, and one at a time in the end.
+template <int kRows>
+void rows_at(const LinearPlan& plan, const Matrices& at, std::int64_t row, std::int64_t panel,
+             std::int64_t last) {
+  constexpr int kWide = kRows <= 2 ? 2 : 1;
+  constexpr int kParts = kRows == 1 ? 2 : 1;
+  for (; panel + kWide <= last; panel += kWide) tile_at<kRows, kWide, kParts>(plan, at, row, panel);
+  if constexpr (kWide > 1) {
+    if (panel < last) tile_at<kRows, 1, kParts * 2>(plan, at, row, panel);
+  }
+}
+
+void some_rows(const LinearPlan& plan, const Matrices& at, std::int64_t row, std::int64_t rows,
+               std::int64_t panel, std::int64_t last) {
+  switch (rows) {
+    case 1: return rows_at<1>(plan, at, row, panel, last);
+    case 2: return rows_at<2>(plan, at, row, panel, last);
+    case 3: return rows_at<3>(plan, at, row, panel, last);
+    case 4: return rows_at<4>(plan, at, row, panel, last);
+    case 5: return rows_at<5>(plan, at, row, panel, last);
+    default: return rows_at<6>(plan, at, row, panel, last);
+  }
+}
+
+// Groups of at most six rows, all nearly the same height.
+void all_rows(const LinearPlan& plan, const Matrices& at, std::int64_t panel, std::int64_t last) {
+  const std::int64_t groups = (plan.m + 5) / 6;
+  std::int64_t row = 0;
+  for (std::int64_t group = 0; group < groups; ++group) {
+    const std::int64_t rows = (plan.m - row + groups - group - 1) / (groups - group);
+    some_rows(plan, at, row, rows, panel, last);
+    row += rows;
+  }
+}
+
+}  // namespace
+
+void linear(void* context) {
+  const auto& call = *static_cast<const NativeCall*>(context);
+  const auto& plan = *static_cast<const LinearPlan*>(call.plan);
+  Matrices at{};
+  std::size_t next = 0;
+  at.y = call.operand<float>(next++);
+  for (int i = 0; i < plan.pairs; ++i) {
+    at.x[i] = call.operand<const float>(next++);
+    at.w[i] = call.operand<const float>(next++);
+  }
+  if (plan.bias) at.bias = call.operand<const float>(next++);
+  if (plan.add) at.add = call.operand<const float>(next++);
+  if (plan.m <= 6) {
+    all_rows(plan, at, plan.first_panel, plan.last_panel);
+  } else {
+    // Weights are read from memory once: a panel stays in the cache for all groups of rows.
+    for (std::int64_t p = plan.first_panel; p < plan.last_panel; p += 2) {
+      all_rows(plan, at, p, least(p + 2, plan.last_panel));
+    }
+  }
+  if (!plan.epilogue.present) return;
+  const std::int64_t column = plan.first_panel * kPanel;
+  const std::int64_t count = least(plan.last_panel * kPanel, plan.n) - column;
+  for (std::int64_t r = 0; r < plan.m; ++r) {
+    finish(plan.epilogue, call, at.y + r * plan.y_stride + column, r, column, count);
+  }
+}
+
+void pack_linear(void* context) {
+  const auto& call = *static_cast<const NativeCall*>(context);
+  const auto& plan = *static_cast<const PackPlan*>(call.plan);
+  auto* out = call.operand<float>(0);
+  const auto* in = call.operand<const float>(1);
+  for (std::int64_t n = 0; n < plan.n; n += kPanel) {
+    const std::int64_t columns = least<std::int64_t>(kPanel, plan.n - n);
+    for (std::int64_t k = 0; k < plan.k; ++k, out += kPanel) {
+      for (std::int64_t c = 0; c < columns; ++c) {
+        out[c] = in[(n + c) * plan.n_stride + k * plan.k_stride];
+      }
+      for (std::int64_t c = columns; c < kPanel; ++c) out[c] = 0.0f;
+    }
+  }
+}
+
+}  // namespace nimble::NIMBLE_ISA

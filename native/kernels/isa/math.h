@@ -1,0 +1,190 @@
+// Elementary functions of eight floats, within about two units in the last place.
+#pragma once
+
+#include <cmath>
+
+#include "vec.h"
+
+namespace nimble::NIMBLE_ISA {
+
+NIMBLE_INLINE I8 to_int(F8 x) { return __builtin_convertvector(x, I8); }
+NIMBLE_INLINE F8 to_float(I8 x) { return __builtin_convertvector(x, F8); }
+
+// 2^n for whole n in [-126, 127].
+NIMBLE_INLINE F8 power_of_two(I8 n) { return floats((n + 127) << 23); }
+
+// exp(r) for |r| <= ln(2)/2.
+NIMBLE_INLINE F8 exp_near_zero(F8 r) {
+  F8 p = splat(1.98412698e-4f);
+  p = fma(p, r, 1.39304355e-3f);
+  p = fma(p, r, 8.33336077e-3f);
+  p = fma(p, r, 4.16664853e-2f);
+  p = fma(p, r, 1.66666657e-1f);
+  p = fma(p, r, 0.5f);
+  p = fma(p, r, 1.0f);
+  return fma(p, r, 1.0f);
+}
+
+constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
+
+// x = n ln(2) + r
+struct Reduced {
+  F8 r;
+  I8 n;
+};
+NIMBLE_INLINE Reduced reduce(F8 x) {
+  const F8 n = rounded(x * splat(1.44269504f));
+  return {fma(n, -kLn2Low, fma(n, -kLn2High, x)), to_int(n)};
+}
+
+NIMBLE_INLINE F8 exp8(F8 x) {
+  // Beyond these the result is 0 or infinite whatever x is. NaN passes.
+  x = select(x < splat(-104.0f), splat(-104.0f), x);
+  x = select(x > splat(89.0f), splat(89.0f), x);
+  const Reduced reduced = reduce(x);
+  // In two steps, since 2^n itself may be out of range where exp(x) is not.
+  const I8 half = reduced.n >> 1;
+  return exp_near_zero(reduced.r) * power_of_two(half) * power_of_two(reduced.n - half);
+}
+
+NIMBLE_INLINE F8 expm1_8(F8 x) {
+  x = select(x < splat(-104.0f), splat(-104.0f), x);
+  x = select(x > splat(89.0f), splat(89.0f), x);
+  const Reduced reduced = reduce(x);
+  const F8 r = reduced.r;
+  F8 p = splat(1.98412698e-4f);
+  p = fma(p, r, 1.39304355e-3f);
+  p = fma(p, r, 8.33336077e-3f);
+  p = fma(p, r, 4.16664853e-2f);
+  p = fma(p, r, 1.66666657e-1f);
+  p = fma(p, r, 0.5f);
+  p = fma(p * r, r, r);  // exp(r) - 1
+  const I8 half = reduced.n >> 1;
+  const F8 a = power_of_two(half), b = power_of_two(reduced.n - half);
+  // 2^n (p + 1) - 1, without losing p where n is 0; where n is large the -1 no longer counts.
+  const F8 small = fma(a * b, p, a * b - splat(1.0f));
+  const F8 large = (p + splat(1.0f)) * a * b;
+  const F8 result = select(reduced.n > splat_int(60), large, small);
+  return select(x == splat(0.0f), x, result);  // keeps -0
+}
+
+NIMBLE_INLINE F8 log8(F8 x) {
+  const F8 tiny = splat(1.17549435e-38f);
+  const F8 normal = select(x < tiny, x * splat(8388608.0f), x);
+  const I8 raw = bits(normal);
+  // m in [sqrt(1/2), sqrt(2)), x = m 2^e
+  const I8 offset = raw - splat_int(0x3f3504f3);
+  I8 e = offset >> 23;
+  const F8 m = floats((offset & 0x007fffff) + splat_int(0x3f3504f3));
+  e = x < tiny ? e - 23 : e;
+  const F8 f = m - splat(1.0f), n = to_float(e);
+  F8 p = splat(7.0376836292e-2f);
+  p = fma(p, f, -1.1514610310e-1f);
+  p = fma(p, f, 1.1676998740e-1f);
+  p = fma(p, f, -1.2420140846e-1f);
+  p = fma(p, f, 1.4249322787e-1f);
+  p = fma(p, f, -1.6668057665e-1f);
+  p = fma(p, f, 2.0000714765e-1f);
+  p = fma(p, f, -2.4999993993e-1f);
+  p = fma(p, f, 3.3333331174e-1f);
+  const F8 z = f * f;
+  F8 y = fma(p * z, f, n * splat(kLn2Low));
+  y = fma(z, -0.5f, y);
+  F8 result = fma(n, kLn2High, f + y);
+  result = select(x == splat(__builtin_inff()), x, result);
+  result = select(x == splat(0.0f), splat(-__builtin_inff()), result);
+  return select((x < splat(0.0f)) | (x != x), splat(__builtin_nanf("")), result);
+}
+
+NIMBLE_INLINE F8 log1p_8(F8 x) {
+  const F8 u = x + splat(1.0f);
+  // What rounding took from 1 + x, as a relative error of u.
+  const F8 lost = (x - (u - splat(1.0f))) / u;
+  const F8 result = select((u == splat(__builtin_inff())) | (u == splat(0.0f)), log8(u),
+                           log8(u) + lost);
+  return select(absolute(x) < splat(1e-8f), x, result);  // keeps -0
+}
+
+NIMBLE_INLINE F8 tanh8(F8 x) {
+  const F8 t = absolute(x);
+  // Odd polynomial near 0, where the other form loses digits.
+  const F8 s = x * x;
+  F8 p = splat(-5.70498872745e-3f);
+  p = fma(p, s, 2.06390887954e-2f);
+  p = fma(p, s, -5.37397155531e-2f);
+  p = fma(p, s, 1.33314422036e-1f);
+  p = fma(p, s, -3.33332819422e-1f);
+  const F8 near = fma(p * s, x, x);
+  const F8 far = splat(1.0f) - splat(2.0f) / (exp8(t + t) + splat(1.0f));
+  return with_sign(select(t < splat(0.625f), near, far), x);  // keeps -0
+}
+
+NIMBLE_INLINE F8 sigmoid8(F8 x) { return splat(1.0f) / (splat(1.0f) + exp8(-x)); }
+
+// After N. Juffa.
+NIMBLE_INLINE F8 erf8(F8 x) {
+  const F8 t = absolute(x), s = x * x;
+  F8 far = fma(splat(-1.72853470e-5f), t, 3.83197126e-4f);
+  far = fma(far, s, fma(splat(-3.88396438e-3f), t, 2.42546219e-2f));
+  far = fma(far, t, -1.06777877e-1f);
+  far = fma(far, t, -6.34846687e-1f);
+  far = fma(far, t, -1.28717512e-1f);
+  far = fma(far, t, -t);
+  // The polynomial turns up again for large t, where erf is 1.
+  far = splat(1.0f) - exp8(select(t > splat(4.0f), splat(-20.0f), far));
+  F8 near = splat(-5.96761703e-4f);
+  near = fma(near, s, 4.99119423e-3f);
+  near = fma(near, s, -2.67681349e-2f);
+  near = fma(near, s, 1.12819925e-1f);
+  near = fma(near, s, -3.76125336e-1f);
+  near = fma(near, s, 1.28379166e-1f);
+  near = fma(near, x, x);
+  // NaN takes `near`.
+  return select(t > splat(0.927734375f), with_sign(far, x), near);
+}
+
+// One after the other, by the C library: rare, and hard to get right.
+template <float (*of)(float)>
+NIMBLE_INLINE F8 each(F8 x) {
+  for (int i = 0; i < 8; ++i) x[i] = of(x[i]);
+  return x;
+}
+NIMBLE_INLINE F8 sin8(F8 x) { return each<::sinf>(x); }
+NIMBLE_INLINE F8 cos8(F8 x) { return each<::cosf>(x); }
+NIMBLE_INLINE F8 pow8(F8 x, F8 y) {
+  for (int i = 0; i < 8; ++i) x[i] = ::powf(x[i], y[i]);
+  return x;
+}
+
+NIMBLE_INLINE F8 floor8(F8 x) {
+  const F8 near = rounded(x);
+  return with_sign(select(near > x, near - splat(1.0f), near), x);
+}
+NIMBLE_INLINE F8 ceil8(F8 x) { return -floor8(-x); }
+NIMBLE_INLINE F8 trunc8(F8 x) { return with_sign(floor8(absolute(x)), x); }
+
+NIMBLE_INLINE F8 gelu_erf8(F8 x) {
+  return splat(0.5f) * x * (splat(1.0f) + erf8(x * splat(0.70710678f)));
+}
+NIMBLE_INLINE F8 gelu_tanh8(F8 x) {
+  const F8 inner = splat(0.79788456f) * fma(splat(0.044715f) * x * x, x, x);
+  return splat(0.5f) * x * (splat(1.0f) + tanh8(inner));
+}
+NIMBLE_INLINE F8 silu8(F8 x) { return x / (splat(1.0f) + exp8(-x)); }
+NIMBLE_INLINE F8 hardsigmoid8(F8 x) {
+  const F8 three = splat(3.0f), six = splat(6.0f), zero = splat(0.0f);
+  F8 y = x + three;
+  y = select(y < zero, zero, y);
+  return select(y > six, six, y) / six;
+}
+NIMBLE_INLINE F8 softplus8(F8 x, F8 beta, F8 threshold) {
+  const F8 scaled = x * beta;
+  return select(scaled > threshold, x, log1p_8(exp8(scaled)) / beta);
+}
+// tanh(log(1 + e)) = n / (n + 2) with n = e (e + 2).
+NIMBLE_INLINE F8 mish8(F8 x) {
+  const F8 e = exp8(x), n = e * (e + splat(2.0f));
+  return select(x > splat(20.0f), x, x * (n / (n + splat(2.0f))));
+}
+
+}  // namespace nimble::NIMBLE_ISA

@@ -1,0 +1,34 @@
+#pragma once
+
+#include "../../core/kernels.h"
+#include "../program.h"
+#include "vec.h"
+
+namespace nimble::NIMBLE_ISA {
+
+// Where the registers of a program are while it runs.
+struct Registers {
+  alignas(64) float buffer[kBuffer];
+  float* at[kMaxRegisters];
+};
+
+// Points every register to its place in the buffer, and fills the constants up to `count` <= block.
+void place(const Program& program, Registers& registers, std::int64_t count);
+
+void run(const Program& program, float* const* registers, std::int64_t count);
+
+// `rows` x `cols` elements at these strides, to and from floats without gaps.
+void gather(float* out, const char* in, DType dtype, std::int64_t rows, std::int64_t cols,
+            std::int64_t row, std::int64_t inner);
+void scatter(char* out, const float* in, DType dtype, std::int64_t rows, std::int64_t cols,
+             std::int64_t row, std::int64_t inner);
+
+// Runs an epilogue in place on columns [column, column + count) of row number `number`.
+void finish(const Epilogue& epilogue, const NativeCall& call, float* row, std::int64_t number,
+            std::int64_t column, std::int64_t count);
+
+NIMBLE_INLINE std::int64_t bytes(DType dtype) {
+  return dtype == DType::boolean ? 1 : dtype == DType::int64 ? 8 : 4;
+}
+
+}  // namespace nimble::NIMBLE_ISA

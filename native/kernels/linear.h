@@ -1,0 +1,28 @@
+#pragma once
+
+#include "dispatch.h"
+#include "program.h"
+
+namespace nimble {
+
+inline constexpr int kPanel = 16;  // columns of packed weights that lie side by side
+
+struct PackPlan {
+  std::int64_t n, k, n_stride, k_stride;
+};
+
+// y[m, n] = sum over pairs of x[m, k] w[n, k], and more.
+struct LinearPlan {
+  std::int64_t m, n, y_stride;
+  std::int64_t first_panel, last_panel;
+  int pairs;
+  std::int64_t k[2], x_stride[2];
+  bool bias, add;
+  std::int64_t add_stride;
+  Epilogue epilogue;
+};
+
+NIMBLE_KERNEL(pack_linear)
+NIMBLE_KERNEL(linear)
+
+}  // namespace nimble

@@ -1,0 +1,34 @@
+#pragma once
+
+#include "dispatch.h"
+#include "program.h"
+#include "rows.h"
+
+namespace nimble {
+
+inline constexpr std::int64_t kMaxNormChannels = 4096;  // of group_norm on channels-last tensors
+
+// y = (x + residual) normalised * weight + bias, for rows of `length` elements.
+struct LayerNormPlan {
+  Rows rows;  // of y, x, residual, sum
+  std::int64_t length;
+  bool weight, bias, residual, sum;
+  float eps;
+  Epilogue epilogue;
+};
+
+struct GroupNormPlan {
+  std::int64_t n, channels, pixels, groups;
+  std::int64_t y_batch, x_batch;  // strides
+  std::int64_t y_step, x_step;    // of a channel; of a pixel for channels-last tensors
+  bool weight, bias;
+  float eps;
+  Epilogue epilogue;
+};
+
+NIMBLE_KERNEL(layer_norm)
+NIMBLE_KERNEL(rms_norm)
+NIMBLE_KERNEL(group_norm)
+NIMBLE_KERNEL(group_norm_nhwc)
+
+}  // namespace nimble
