@@ -220,7 +220,7 @@ def pooling(
     """Kinds "max", "avg_include" (padding counts) or "avg_exclude"."""
 
 def resampling(kind: str, src: Desc, dst: Desc, post: Sequence[Post] = ()) -> list[Candidate]:
-    """Kinds "nearest" (PyTorch's "nearest-exact") or "linear" (PyTorch's, without aligned corners)."""
+    """Kinds "nearest" (PyTorch's "nearest-exact") or "linear" (corners not aligned)."""
 
 def softmax(
     src: Desc, dst: Desc, axis: int, log: bool = False, post: Sequence[Post] = ()

@@ -6,6 +6,7 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from importlib import metadata
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nimble import _core
+from nimble import _core, built
 from nimble._core import Candidate, Desc, Primitive, Tape
 
 if TYPE_CHECKING:
@@ -774,3 +775,20 @@ def test_operands_must_fit_the_primitive_and_the_tape() -> None:
 
 def test_version() -> None:
     assert _core.onednn_version().startswith("3.2.")
+
+
+def test_a_missing_library_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    what_to_do = r"pip install 'onednn-cpu-gomp==2023\.2\.0'"
+    with monkeypatch.context() as patch:
+        patch.setattr(built, "ONEDNN", "onednn-of-nobody")
+        with pytest.raises(ImportError, match=r"Nimble needs oneDNN.* pip install 'onednn-of-nob"):
+            built.load_onednn()
+    with monkeypatch.context() as patch:
+        patch.setattr(metadata.Distribution, "version", "1999.1")
+        with pytest.raises(ImportError, match=rf"1999\.1 is installed.*{what_to_do}"):
+            built.load_onednn()
+    with monkeypatch.context() as patch:
+        patch.setattr(metadata.PackagePath, "locate", lambda _: "/nowhere/libdnnl.so.3")
+        with pytest.raises(ImportError, match=rf"does not load \(/nowhere.*{what_to_do}"):
+            built.load_onednn()
+    built.load_onednn()
