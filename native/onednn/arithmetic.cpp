@@ -6,6 +6,7 @@ namespace nimble::onednn {
 Candidates eltwise(std::string_view kind, const Desc& src, const Desc& dst, double alpha,
                    double beta, const Post& post) {
   const auto function = eltwise_kind(kind);
+  if (has_sum(post)) return {};
   return candidates("eltwise of src " + text(src.dims()) + " to dst " + text(dst.dims()),
                     {{"dst", DNNL_ARG_DST}, {"src", DNNL_ARG_SRC}}, post,
                     [&](dnnl_primitive_desc_t* made, const_dnnl_primitive_attr_t attributes) {

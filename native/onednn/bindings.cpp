@@ -62,7 +62,8 @@ const Candidate& candidate_of(const Primitive& primitive) { return primitive.can
 template <class T>
 nb::class_<T> bind_offer(nb::module_& module, const char* name) {
   nb::class_<T> bound(module, name);
-  bound.def_prop_ro("implementation", [](const T& self) { return candidate_of(self).implementation(); });
+  bound.def_prop_ro("implementation",
+                    [](const T& self) { return candidate_of(self).implementation(); });
   bound.def_prop_ro("scratchpad_bytes",
                     [](const T& self) { return candidate_of(self).scratchpad_bytes(); });
   bound.def_prop_ro("weights", [](const T& self) { return candidate_of(self).weights(); });

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 namespace nimble::onednn {
@@ -29,9 +31,26 @@ T query(const_dnnl_memory_desc_t md, dnnl_query_t what) {
   return result;
 }
 
-MemoryDesc with_strides(const Dims& dims, const Dims& strides, dnnl_data_type_t type) {
-  check_numbers("strides", strides, dims.size(), 0);
+// oneDNN recognises a layout by all strides, those of dims with one element included, which mean
+// nothing. So these are given the value they have in a dense tensor: a tile of the rows of one
+// image is then as good as an image.
+Dims recognisable(const Dims& dims, Dims strides) {
+  std::vector<std::size_t> order(dims.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::sort(order, {}, [&](std::size_t i) { return std::tuple(strides[i], dims[i], i); });
+  std::int64_t extent = 1;  // of the dims further in
+  for (const std::size_t i : order) {
+    if (strides[i] == 0) continue;  // the same element over and over
+    if (dims[i] == 1) strides[i] = extent;
+    extent = strides[i] * dims[i];
+  }
+  return strides;
+}
+
+MemoryDesc with_strides(const Dims& dims, const Dims& given, dnnl_data_type_t type) {
+  check_numbers("strides", given, dims.size(), 0);
   check_numbers("dims", dims, dims.size(), 0);
+  const Dims strides = recognisable(dims, given);
   if (dims.empty() || dims.size() > DNNL_MAX_NDIMS) {
     throw std::invalid_argument("a tensor has 1 to 12 dims, not " + std::to_string(dims.size()));
   }
@@ -39,7 +58,7 @@ MemoryDesc with_strides(const Dims& dims, const Dims& strides, dnnl_data_type_t 
   const auto status = dnnl_memory_desc_create_with_strides(
       &made, static_cast<int>(dims.size()), dims.data(), type, strides.data());
   if (status == dnnl_invalid_arguments) {
-    throw std::invalid_argument("dims " + text(dims) + " with strides " + text(strides) +
+    throw std::invalid_argument("dims " + text(dims) + " with strides " + text(given) +
                                 " overlap");
   }
   check(status, "describe a tensor");

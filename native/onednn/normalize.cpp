@@ -12,6 +12,7 @@ Candidates softmax(const Desc& src, const Desc& dst, std::int64_t axis, bool log
     throw std::invalid_argument("src " + text(src.dims()) + " has no axis " +
                                 std::to_string(axis));
   }
+  if (has_sum(post)) return {};
   const auto kind = log ? dnnl_softmax_log : dnnl_softmax_accurate;
   return candidates("softmax of src " + text(src.dims()) + " to dst " + text(dst.dims()),
                     {{"dst", DNNL_ARG_DST}, {"src", DNNL_ARG_SRC}}, post,
@@ -24,6 +25,7 @@ Candidates softmax(const Desc& src, const Desc& dst, std::int64_t axis, bool log
 
 Candidates layer_norm(const Desc& src, const Desc& dst, double eps, bool affine,
                       const Post& post) {
+  if (has_sum(post)) return {};
   std::vector<Role> roles = {{"dst", DNNL_ARG_DST}, {"src", DNNL_ARG_SRC}};
   if (affine) {
     roles.push_back({"scale", DNNL_ARG_SCALE});

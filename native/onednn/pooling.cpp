@@ -30,6 +30,7 @@ Candidates pooling(std::string_view kind, const Desc& src, const Desc& dst, cons
   }
   check_numbers("kernel", kernel, dims - 2, 1);
   window.check(dims - 2);
+  if (has_sum(post)) return {};
   const Dims gaps = window.gaps();
   const std::string problem = "pooling of src " + text(src.dims()) + " with kernel " +
                               text(kernel) + " to dst " + text(dst.dims()) + ", strides " +

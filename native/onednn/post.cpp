@@ -1,5 +1,6 @@
 #include "post.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace nimble::onednn {
@@ -28,6 +29,11 @@ struct Append {
 };
 
 }  // namespace
+
+bool has_sum(const Post& post) {
+  return std::ranges::any_of(
+      post, [](const auto& step) { return std::holds_alternative<PostSum>(step); });
+}
 
 Attributes attributes(const Post& post) {
   dnnl_primitive_attr_t attributes = nullptr;

@@ -28,6 +28,9 @@ struct PostBinary {
 
 using Post = std::vector<std::variant<PostEltwise, PostSum, PostBinary>>;
 
+// Some primitives take a sum and then leave it out: theirs are not to be offered.
+bool has_sum(const Post& post);
+
 // With these, and with the scratchpad as an operand.
 Attributes attributes(const Post& post);
 

@@ -109,7 +109,8 @@ class Desc:
     """A tensor's dims, element type, and where its elements lie. Immutable.
 
     Strides are in elements; a tensor may leave gaps (a slice of a wider one) but not overlap
-    itself. Where oneDNN chose the layout, there may be no strides that describe it.
+    itself. Strides of dims with one element mean nothing and are set as in a dense tensor, which
+    oneDNN recognises. Where oneDNN chose the layout, there may be no strides that describe it.
     """
 
     def __init__(
@@ -220,10 +221,10 @@ def pooling(
     padding_r: Sequence[int],
     post: Sequence[Post] = (),
 ) -> list[Candidate]:
-    """ "max", "avg_include" (padding counts) or "avg_exclude"."""
+    """Kinds "max", "avg_include" (padding counts) or "avg_exclude"."""
 
 def resampling(kind: str, src: Desc, dst: Desc, post: Sequence[Post] = ()) -> list[Candidate]:
-    """ "nearest" (PyTorch's "nearest-exact") or "linear" (PyTorch's, without aligned corners)."""
+    """Kinds "nearest" (PyTorch's "nearest-exact") or "linear" (corners not aligned)."""
 
 def softmax(
     src: Desc, dst: Desc, axis: int, log: bool = False, post: Sequence[Post] = ()
@@ -245,6 +246,9 @@ def eltwise(
     swish (x * logistic(alpha x); SiLU has alpha 1), hardswish (alpha 1/6, beta 1/2), hardsigmoid
     (alpha 1/6, beta 1/2), elu (alpha), linear (alpha x + beta), exp, sqrt, abs, square, log,
     round, pow (alpha x ** beta), softplus (log(1 + exp(alpha x)) / alpha) or mish.
+
+    For NaN, relu without slope and clip give a number, and exp gives infinity; for -infinity,
+    swish, hardswish and gelu give NaN. PyTorch gives NaN for NaN.
     """
 
 def binary(kind: str, a: Desc, b: Desc, dst: Desc, post: Sequence[Post] = ()) -> list[Candidate]:
