@@ -9,8 +9,10 @@ namespace nimble {
 
 using AddKernels = void(std::vector<NativeKernel>& kernels);
 
-AddKernels add_arithmetic, add_pointwise, add_linear, add_norm;
+AddKernels add_arithmetic, add_pointwise, add_linear, add_norm,
+    add_copy, add_pooling;
 
-inline constexpr AddKernels* kFamilies[] = {add_arithmetic, add_pointwise, add_linear, add_norm};
+inline constexpr AddKernels* kFamilies[] = {add_arithmetic, add_pointwise, add_linear,
+                                            add_norm,       add_copy,      add_pooling};
 
 }  // namespace nimble
