@@ -9,10 +9,11 @@ namespace nimble {
 
 using AddKernels = void(std::vector<NativeKernel>& kernels);
 
-AddKernels add_arithmetic, add_pointwise, add_linear, add_norm,
-    add_copy, add_pooling;
+AddKernels add_arithmetic, add_pointwise, add_linear, add_norm, add_copy, add_pooling, add_softmax,
+    add_gather, add_reduction;
 
-inline constexpr AddKernels* kFamilies[] = {add_arithmetic, add_pointwise, add_linear,
-                                            add_norm,       add_copy,      add_pooling};
+inline constexpr AddKernels* kFamilies[] = {
+    add_arithmetic, add_pointwise, add_linear, add_norm,     add_copy,
+    add_pooling,    add_softmax,   add_gather, add_reduction};
 
 }  // namespace nimble
