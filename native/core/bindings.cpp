@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "../kernels/attention.h"
 #include "../kernels/parse_program.h"
 #include "cores.h"
 #include "fork_gate.h"
@@ -132,6 +133,12 @@ NB_MODULE(_core, module) {
   bind_tape(module);
   module.def("native_kernels", kernel_names);
   module.def("opcodes", opcodes);
+  module.def(
+      "attention_scratch",
+      [](std::int64_t keys, std::int64_t dim, std::int64_t value_dim) {
+        return attention_scratch(keys, dim, value_dim) * static_cast<std::int64_t>(sizeof(float));
+      },
+      "keys"_a, "dim"_a, "value_dim"_a);
   module.def("set_workers", set_workers, "n"_a);
   module.def("usable_cores", usable_cores);
   module.def("pool_size", [] { return Pool::get().size(); });

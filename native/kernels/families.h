@@ -10,10 +10,10 @@ namespace nimble {
 using AddKernels = void(std::vector<NativeKernel>& kernels);
 
 AddKernels add_arithmetic, add_pointwise, add_linear, add_norm, add_copy, add_pooling, add_softmax,
-    add_gather, add_reduction;
+    add_gather, add_reduction, add_attention;
 
 inline constexpr AddKernels* kFamilies[] = {
     add_arithmetic, add_pointwise, add_linear, add_norm,     add_copy,
-    add_pooling,    add_softmax,   add_gather, add_reduction};
+    add_pooling,    add_softmax,   add_gather, add_reduction, add_attention};
 
 }  // namespace nimble
