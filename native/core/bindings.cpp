@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "../kernels/attention.h"
 #include "../kernels/parse_program.h"
 #include "bindings.h"
 #include "cores.h"
@@ -135,6 +136,12 @@ NB_MODULE(_core, module) {
   onednn::bind(module, tape);
   module.def("native_kernels", kernel_names);
   module.def("opcodes", opcodes);
+  module.def(
+      "attention_scratch",
+      [](std::int64_t keys, std::int64_t dim, std::int64_t value_dim) {
+        return attention_scratch(keys, dim, value_dim) * static_cast<std::int64_t>(sizeof(float));
+      },
+      "keys"_a, "dim"_a, "value_dim"_a);
   module.def("set_workers", set_workers, "n"_a);
   module.def("usable_cores", usable_cores);
   module.def("pool_size", [] { return Pool::get().size(); });

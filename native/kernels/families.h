@@ -9,8 +9,11 @@ namespace nimble {
 
 using AddKernels = void(std::vector<NativeKernel>& kernels);
 
-AddKernels add_convolution, add_arithmetic, add_pointwise, add_linear, add_norm;
+AddKernels add_convolution, add_arithmetic, add_pointwise, add_linear, add_norm, add_copy, add_pooling, add_softmax,
+    add_gather, add_reduction, add_attention;
 
-inline constexpr AddKernels* kFamilies[] = {add_convolution, add_arithmetic, add_pointwise, add_linear, add_norm};
+inline constexpr AddKernels* kFamilies[] = {
+    add_convolution, add_arithmetic, add_pointwise, add_linear, add_norm,     add_copy,
+    add_pooling,    add_softmax,   add_gather, add_reduction, add_attention};
 
 }  // namespace nimble

@@ -5,8 +5,6 @@
 
 namespace nimble {
 
-inline constexpr int kMaxDims = 6;
-
 struct PointwiseOperand {
   DType dtype;
   std::int64_t stride[kMaxDims];

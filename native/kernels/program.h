@@ -24,6 +24,7 @@ enum class Op : std::int16_t {
 
 enum class DType : std::int8_t { float32, boolean, int64, int32 };
 
+inline constexpr int kMaxDims = 6;  // of strided operands
 inline constexpr int kMaxOperands = 32, kMaxInstructions = 128, kMaxConstants = 32;
 inline constexpr int kMaxRegisters = kMaxOperands + kMaxInstructions + kMaxConstants;
 inline constexpr int kBuffer = 6144;  // floats; what a program keeps in the L1 cache

@@ -93,6 +93,9 @@ def native_kernels() -> list[str]: ...
 def opcodes() -> dict[str, int]:
     """The operations of a pointwise program."""
 
+def attention_scratch(keys: int, dim: int, value_dim: int) -> int:
+    """The bytes that `attention.float32` needs to work in, however many heads."""
+
 def set_workers(n: int) -> None:
     """How many threads a replay may use, its caller included; at first `usable_cores()`."""
 

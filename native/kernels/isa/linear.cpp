@@ -50,7 +50,7 @@ template <int kRows>
 void rows_at(const LinearPlan& plan, const Matrices& at, std::int64_t row, std::int64_t panel,
              std::int64_t last) {
   constexpr int kWide = kRows <= 2 ? 2 : 1;
-  constexpr int kParts = kRows == 1 ? 2 : 1;
+  constexpr int kParts = kRows == 1 || kRows == 3 ? 2 : 1;
   for (; panel + kWide <= last; panel += kWide) tile_at<kRows, kWide, kParts>(plan, at, row, panel);
   if constexpr (kWide > 1) {
     if (panel < last) tile_at<kRows, 1, kParts * 2>(plan, at, row, panel);

@@ -1,0 +1,35 @@
+#pragma once
+
+#include "dispatch.h"
+#include "rows.h"
+
+namespace nimble {
+
+// out[o, i, :] = in[o, index[o, i], :]
+struct GatherPlan {
+  std::int64_t bytes;  // of a row
+  std::int64_t outer, count, table;
+  std::int64_t out_outer, out_row, in_outer, in_row;  // strides in bytes
+  std::int64_t index_outer, index_step;
+  bool wraps;  // negative indices count from the end
+};
+
+struct ArgPlan {
+  Rows rows;  // of out, in
+  std::int64_t length, step;
+  bool least;
+};
+
+struct CumsumPlan {
+  Rows rows;  // of out, in
+  std::int64_t length, out_step, in_step;
+};
+
+// Not in isa/: it allocates, and is for every instruction set.
+[[noreturn]] void refuse_index(std::int64_t index, std::int64_t rows);
+
+NIMBLE_KERNEL(gather_rows)
+NIMBLE_KERNEL(argmax)
+NIMBLE_KERNEL(cumsum)
+
+}  // namespace nimble

@@ -1,0 +1,176 @@
+#include "../attention.h"
+
+#include "../../core/kernels.h"
+#include "softmax.h"
+#include "tile.h"
+
+namespace nimble::NIMBLE_ISA {
+namespace {
+
+// A right-hand matrix in panels of 16 columns.
+struct Panels {
+  const float* at;
+  std::int64_t row, panel;  // strides
+};
+
+// y[r, n] = factor[r] * x[r, k] w[k, n]; y's rows may be written up to a whole panel if kPadded.
+template <int kRows, bool kPadded>
+void product(float* y, std::int64_t y_row, const float* x, std::int64_t x_row, const Panels& w,
+             std::int64_t columns, std::int64_t k, const float* factor) {
+  constexpr int kParts = kRows == 1 ? 4 : kRows <= 3 ? 2 : 1;
+  for (std::int64_t n = 0; n < columns; n += kPanel) {
+    Tile<kRows, 1, kParts> tile;
+    tile.clear();
+    tile.add(x, x_row, w.at + n / kPanel * w.panel, w.row, 0, k);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+      for (int c = 0; c < 2; ++c) {
+        float* out = y + r * y_row + n + c * 8;
+        const F8 value = tile.total(r, c) * splat(factor[r]);
+        const std::int64_t left = columns - n - c * 8;
+        if (kPadded || left >= 8) {
+          store(out, value);
+        } else if (left > 0) {
+          store(out, value, left);
+        }
+      }
+    }
+  }
+}
+
+template <bool kPadded>
+void product_of(std::int64_t rows, float* y, std::int64_t y_row, const float* x, std::int64_t x_row,
+                const Panels& w, std::int64_t columns, std::int64_t k, const float* factor) {
+  switch (rows) {
+    case 1: return product<1, kPadded>(y, y_row, x, x_row, w, columns, k, factor);
+    case 2: return product<2, kPadded>(y, y_row, x, x_row, w, columns, k, factor);
+    case 3: return product<3, kPadded>(y, y_row, x, x_row, w, columns, k, factor);
+    case 4: return product<4, kPadded>(y, y_row, x, x_row, w, columns, k, factor);
+    case 5: return product<5, kPadded>(y, y_row, x, x_row, w, columns, k, factor);
+    default: return product<6, kPadded>(y, y_row, x, x_row, w, columns, k, factor);
+  }
+}
+
+// Rows of `columns` elements into panels of 16, with zeros where there is no column.
+void pack_columns(float* out, const float* in, std::int64_t rows, std::int64_t row,
+                  std::int64_t columns) {
+  for (std::int64_t n = 0; n < columns; n += kPanel) {
+    const std::int64_t left = columns - n;
+    for (std::int64_t r = 0; r < rows; ++r, out += kPanel) {
+      for (int c = 0; c < kPanel; ++c) out[c] = c < left ? in[r * row + n + c] : 0.0f;
+    }
+  }
+}
+
+// Keys as columns: panels [dim][16], with zeros where there is no key.
+void pack_keys(float* out, const float* in, std::int64_t keys, std::int64_t row, std::int64_t dim) {
+  for (std::int64_t n = 0; n < keys; n += kPanel, out += dim * kPanel) {
+    const std::int64_t left = least<std::int64_t>(kPanel, keys - n);
+    for (std::int64_t c = 0; c < left; ++c) {
+      const float* key = in + (n + c) * row;
+      for (std::int64_t d = 0; d < dim; ++d) out[d * kPanel + c] = key[d];
+    }
+    for (std::int64_t c = left; c < kPanel; ++c) {
+      for (std::int64_t d = 0; d < dim; ++d) out[d * kPanel + c] = 0.0f;
+    }
+  }
+}
+
+NIMBLE_INLINE float dot(const float* a, const float* b, std::int64_t n) {
+  F8 s = splat(0.0f), t = s;
+  std::int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    s = fma(load(a + i), load(b + i), s);
+    t = fma(load(a + i + 8), load(b + i + 8), t);
+  }
+  for (; i + 8 <= n; i += 8) s = fma(load(a + i), load(b + i), s);
+  if (i < n) t = fma(load(a + i, n - i), load(b + i, n - i), t);
+  return sum(s + t);
+}
+
+struct Head {
+  const AttentionPlan& plan;
+  float* y;
+  const float *q, *k, *mask;
+  const float* packed_keys;  // null if there are too few queries for packing to pay
+  Panels values;
+  float* scores;
+  std::int64_t score_row;
+
+  std::int64_t visible(std::int64_t query) const {
+    return plan.causal ? least(plan.keys, query + 1) : plan.keys;
+  }
+
+  void some_queries(std::int64_t query, std::int64_t rows) const {
+    const std::int64_t keys = visible(query + rows - 1);
+    const float* queries = q + query * plan.q.row;
+    float factor[kAttentionRows];
+    for (float& f : factor) f = plan.scale;
+    if (packed_keys) {
+      const Panels panels{packed_keys, kPanel, plan.dim * kPanel};
+      product_of<true>(rows, scores, score_row, queries, plan.q.row, panels, keys, plan.dim,
+                       factor);
+    } else {
+      for (std::int64_t r = 0; r < rows; ++r) {
+        for (std::int64_t i = 0; i < keys; ++i) {
+          scores[r * score_row + i] =
+              dot(queries + r * plan.q.row, k + i * plan.k.row, plan.dim) * plan.scale;
+        }
+      }
+    }
+    for (std::int64_t r = 0; r < rows; ++r) {
+      float* row = scores + r * score_row;
+      const std::int64_t n = visible(query + r);
+      if (mask) add_mask(row, mask + (query + r) * plan.m.row, plan.mask_key, n);
+      const float top = largest_of(row, n);
+      if (top == -__builtin_inff()) {  // a query that sees nothing gives 0, as in PyTorch
+        for (std::int64_t i = 0; i < n; ++i) row[i] = 0.0f;
+        factor[r] = 0.0f;
+      } else {
+        factor[r] = 1.0f / exp_row(row, n, top);
+      }
+      for (std::int64_t i = n; i < keys; ++i) row[i] = 0.0f;
+    }
+    product_of<false>(rows, y + query * plan.y.row, plan.y.row, scores, score_row, values,
+                      plan.value_dim, keys, factor);
+  }
+};
+
+}  // namespace
+
+void attention(void* context) {
+  const auto& call = *static_cast<const NativeCall*>(context);
+  const auto& plan = *static_cast<const AttentionPlan*>(call.plan);
+  const std::int64_t padded = (plan.keys + kPanel - 1) / kPanel * kPanel;
+  const bool packs_keys = plan.queries * plan.group >= 4, packs_values = plan.value_dim % kPanel != 0;
+  auto* scores = call.operand<float>(1);
+  float* keys = scores + padded * kAttentionRows;
+  float* values = keys + padded * plan.dim;
+  for (std::int64_t b = 0; b < plan.batch; ++b) {
+    for (std::int64_t h = 0; h < plan.heads; ++h) {
+      const std::int64_t shared = h / plan.group;
+      const float* k = call.operand<const float>(3) + b * plan.k.batch + shared * plan.k.head;
+      const float* v = call.operand<const float>(4) + b * plan.v.batch + shared * plan.v.head;
+      if (h % plan.group == 0) {
+        if (packs_keys) pack_keys(keys, k, plan.keys, plan.k.row, plan.dim);
+        if (packs_values) pack_columns(values, v, plan.keys, plan.v.row, plan.value_dim);
+      }
+      const Head head{
+          plan,
+          call.operand<float>(0) + b * plan.y.batch + h * plan.y.head,
+          call.operand<const float>(2) + b * plan.q.batch + h * plan.q.head,
+          k,
+          plan.mask ? call.operand<const float>(5) + b * plan.m.batch + h * plan.m.head : nullptr,
+          packs_keys ? keys : nullptr,
+          packs_values ? Panels{values, kPanel, plan.keys * kPanel} : Panels{v, plan.v.row, kPanel},
+          scores,
+          padded};
+      for (std::int64_t i = 0; i < plan.queries; i += kAttentionRows) {
+        head.some_queries(i, least(kAttentionRows, plan.queries - i));
+      }
+    }
+  }
+}
+
+}  // namespace nimble::NIMBLE_ISA

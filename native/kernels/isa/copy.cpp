@@ -1,0 +1,145 @@
+#include "../copy.h"
+
+#include <cstring>
+
+#include "../../core/kernels.h"
+#include "vec.h"
+
+namespace nimble::NIMBLE_ISA {
+namespace {
+
+template <class T>
+NIMBLE_INLINE void copy_row(T* out, const T* in, std::int64_t n, std::int64_t to,
+                            std::int64_t from) {
+  if (to == 1 && from == 1) {
+    std::memcpy(out, in, static_cast<std::size_t>(n) * sizeof(T));
+  } else if (to == 1) {
+    for (std::int64_t i = 0; i < n; ++i) out[i] = in[i * from];
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) out[i * to] = in[i * from];
+  }
+}
+
+NIMBLE_INLINE void transpose_8x8(float* out, std::int64_t to, const float* in, std::int64_t from) {
+  F8 r[8], s[8];
+  for (int i = 0; i < 8; ++i) r[i] = load(in + i * from);
+  for (int i = 0; i < 8; i += 2) {
+    s[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+    s[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    for (int k = 0; k < 2; ++k) {
+      r[i + 2 * k] = __builtin_shufflevector(s[i + k], s[i + 2 + k], 0, 1, 8, 9, 4, 5, 12, 13);
+      r[i + 2 * k + 1] =
+          __builtin_shufflevector(s[i + k], s[i + 2 + k], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+  }
+  for (int i = 0; i < 4; ++i) {
+    store(out + i * to, __builtin_shufflevector(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11));
+    store(out + (i + 4) * to, __builtin_shufflevector(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15));
+  }
+}
+
+// out[r * to + c] = in[r + c * from]. Sixteen rows at a time use up the cache lines they read.
+template <class T>
+void transpose(T* out, const T* in, std::int64_t rows, std::int64_t cols, std::int64_t to,
+               std::int64_t from) {
+  for (std::int64_t r = 0; r < rows; r += 16) {
+    const std::int64_t height = least<std::int64_t>(16, rows - r);
+    for (std::int64_t c = 0; c < cols; c += 8) {
+      const std::int64_t width = least<std::int64_t>(8, cols - c);
+      std::int64_t done = 0;
+      if constexpr (sizeof(T) == 4) {
+        for (; width == 8 && done + 8 <= height; done += 8) {
+          transpose_8x8(out + (r + done) * to + c, to, in + r + done + c * from, from);
+        }
+      }
+      for (; done < height; ++done) {
+        for (std::int64_t i = 0; i < width; ++i) {
+          out[(r + done) * to + c + i] = in[r + done + (c + i) * from];
+        }
+      }
+    }
+  }
+}
+
+template <class T>
+void copy_as(const CopyPlan& plan, T* out, const T* in) {
+  const int last = plan.dims - 1;
+  std::int64_t index[kMaxDims] = {};
+  for (int d = 0; d >= 0;) {
+    if (plan.transposes) {
+      transpose(out, in, plan.size[last - 1], plan.size[last], plan.to[last - 1], plan.from[last]);
+    } else {
+      for (std::int64_t r = 0; r < plan.size[last - 1]; ++r) {
+        copy_row(out + r * plan.to[last - 1], in + r * plan.from[last - 1], plan.size[last],
+                 plan.to[last], plan.from[last]);
+      }
+    }
+    for (d = last - 2; d >= 0; --d) {
+      out += plan.to[d];
+      in += plan.from[d];
+      if (++index[d] < plan.size[d]) break;
+      out -= plan.size[d] * plan.to[d];
+      in -= plan.size[d] * plan.from[d];
+      index[d] = 0;
+    }
+  }
+}
+
+NIMBLE_INLINE void fill_row(float* out, std::int64_t n, std::int64_t to, float value) {
+  if (to == 1) {
+    for (std::int64_t i = 0; i < n; ++i) out[i] = value;
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) out[i * to] = value;
+  }
+}
+
+}  // namespace
+
+void copy_strided(void* context) {
+  const auto& call = *static_cast<const NativeCall*>(context);
+  const auto& plan = *static_cast<const CopyPlan*>(call.plan);
+  if (plan.empty) return;
+  switch (plan.bytes) {
+    case 1: return copy_as(plan, call.operand<std::uint8_t>(0), call.operand<const std::uint8_t>(1));
+    case 2: return copy_as(plan, call.operand<std::uint16_t>(0), call.operand<const std::uint16_t>(1));
+    case 4: return copy_as(plan, call.operand<float>(0), call.operand<const float>(1));
+    default: return copy_as(plan, call.operand<std::uint64_t>(0), call.operand<const std::uint64_t>(1));
+  }
+}
+
+void pad(void* context) {
+  const auto& call = *static_cast<const NativeCall*>(context);
+  const auto& plan = *static_cast<const PadPlan*>(call.plan);
+  if (plan.empty) return;
+  auto* out = call.operand<float>(0);
+  const auto* in = call.operand<const float>(1);
+  const int last = plan.dims - 1;
+  const std::int64_t before = plan.before[last], inner = plan.inner[last], to = plan.to[last];
+  std::int64_t index[kMaxDims] = {};
+  for (int d = 0; d >= 0;) {
+    float* row = out;
+    std::int64_t from = 0;
+    bool inside = true;
+    for (int i = 0; i < last; ++i) {
+      const std::int64_t at = index[i] - plan.before[i];
+      row += index[i] * plan.to[i];
+      from += at * plan.from[i];
+      inside &= at >= 0 && at < plan.inner[i];
+    }
+    if (inside) {
+      fill_row(row, before, to, plan.value);
+      if (inner > 0) copy_row(row + before * to, in + from, inner, to, plan.from[last]);
+      fill_row(row + (before + inner) * to, plan.size[last] - before - inner, to, plan.value);
+    } else {
+      fill_row(row, plan.size[last], to, plan.value);
+    }
+    for (d = last - 1; d >= 0; --d) {
+      if (++index[d] < plan.size[d]) break;
+      index[d] = 0;
+    }
+  }
+}
+
+}  // namespace nimble::NIMBLE_ISA

@@ -1,0 +1,102 @@
+#include "../pooling.h"
+
+#include "program.h"
+#include "vec.h"
+
+namespace nimble::NIMBLE_ISA {
+namespace {
+
+struct Window {
+  std::int64_t first, count, step;
+  std::int64_t padded;  // elements, those of the padding too
+};
+
+Window window_at(const PoolAxis& axis, std::int64_t out, bool adaptive) {
+  if (adaptive) {
+    const std::int64_t first = out * axis.in / axis.out;
+    const std::int64_t stop = ((out + 1) * axis.in + axis.out - 1) / axis.out;
+    return {first, stop - first, 1, stop - first};
+  }
+  const std::int64_t start = out * axis.stride - axis.padding;
+  const std::int64_t padded = least(start + axis.kernel, axis.in + axis.padding) - start;
+  const std::int64_t skipped = start < 0 ? (-start + axis.dilation - 1) / axis.dilation : 0;
+  const std::int64_t first = start + skipped * axis.dilation;
+  const std::int64_t inside = (axis.in - first + axis.dilation - 1) / axis.dilation;
+  return {first, most<std::int64_t>(0, least(axis.kernel - skipped, inside)), axis.dilation, padded};
+}
+
+// kVectors vectors of channels of one output pixel. The last may be partial.
+template <bool kMax, int kVectors, bool kPartial>
+NIMBLE_INLINE void pool_channels(float* y, const float* x, const Window& h, const Window& w,
+                                 std::int64_t x_h, std::int64_t x_w, float factor,
+                                 std::int64_t left) {
+  F8 total[kVectors];
+#pragma GCC unroll 4
+  for (F8& t : total) t = splat(kMax ? -__builtin_inff() : 0.0f);
+  for (std::int64_t i = 0; i < h.count; ++i) {
+    const float* row = x + (h.first + i * h.step) * x_h + w.first * x_w;
+    F8 part[kVectors];  // rows are summed by themselves, to keep the rounding error small
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) part[v] = kMax ? total[v] : splat(0.0f);
+    for (std::int64_t k = 0; k < w.count; ++k) {
+      const float* at = row + k * w.step * x_w;
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        const F8 value = kPartial ? load(at + v * 8, left) : load(at + v * 8);
+        part[v] = kMax ? maximum(part[v], value) : part[v] + value;
+      }
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) total[v] = kMax ? part[v] : total[v] + part[v];
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    const F8 value = kMax ? total[v] : total[v] / splat(factor);
+    kPartial ? store(y + v * 8, value, left) : store(y + v * 8, value);
+  }
+}
+
+template <bool kMax>
+void pool_pixel(const PoolPlan& plan, float* y, const float* x, const Window& h, const Window& w) {
+  float divisor = plan.divisor;
+  if (divisor == 0.0f) {
+    const std::int64_t count =
+        plan.kind == Pooling::mean_with_padding ? h.padded * w.padded : h.count * w.count;
+    divisor = static_cast<float>(count);
+  }
+  std::int64_t c = 0;
+  for (; c + 32 <= plan.channels; c += 32) {
+    pool_channels<kMax, 4, false>(y + c, x + c, h, w, plan.x_h, plan.x_w, divisor, 0);
+  }
+  for (; c + 8 <= plan.channels; c += 8) {
+    pool_channels<kMax, 1, false>(y + c, x + c, h, w, plan.x_h, plan.x_w, divisor, 0);
+  }
+  const std::int64_t left = plan.channels - c;
+  if (left == 0) return;
+  pool_channels<kMax, 1, true>(y + c, x + c, h, w, plan.x_h, plan.x_w, divisor, left);
+}
+
+}  // namespace
+
+void pool_nhwc(void* context) {
+  const auto& call = *static_cast<const NativeCall*>(context);
+  const auto& plan = *static_cast<const PoolPlan*>(call.plan);
+  auto* y = call.operand<float>(0);
+  const auto* x = call.operand<const float>(1);
+  const bool adaptive = plan.kind == Pooling::adaptive_mean;
+  std::int64_t number = 0;
+  for (std::int64_t n = 0; n < plan.n; ++n) {
+    for (std::int64_t i = 0; i < plan.h.out; ++i) {
+      const Window h = window_at(plan.h, i, adaptive);
+      for (std::int64_t k = 0; k < plan.w.out; ++k, ++number) {
+        const Window w = window_at(plan.w, k, adaptive);
+        float* out = y + n * plan.y_n + i * plan.y_h + k * plan.y_w;
+        const auto pool = plan.kind == Pooling::max ? pool_pixel<true> : pool_pixel<false>;
+        pool(plan, out, x + n * plan.x_n, h, w);
+        if (plan.epilogue.present) finish(plan.epilogue, call, out, number, 0, plan.channels);
+      }
+    }
+  }
+}
+
+}  // namespace nimble::NIMBLE_ISA

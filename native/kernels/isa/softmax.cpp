@@ -1,0 +1,34 @@
+#include "../softmax.h"
+
+#include "../../core/kernels.h"
+#include "softmax.h"
+#include "walk.h"
+
+namespace nimble::NIMBLE_ISA {
+
+void softmax(void* context) {
+  const auto& call = *static_cast<const NativeCall*>(context);
+  const auto& plan = *static_cast<const SoftmaxPlan*>(call.plan);
+  const std::int64_t n = plan.length;
+  Walk walk{plan.rows};
+  for (std::int64_t r = 0; r < plan.rows.count; ++r, walk.next()) {
+    float* y = call.operand<float>(0) + walk.at[0];
+    const float* x = call.operand<const float>(1) + walk.at[1];
+    const F8 scale = splat(plan.scale);
+    map_row(y, x, n, [scale](F8 v) __attribute__((always_inline)) { return v * scale; });
+    if (plan.mask) add_mask(y, call.operand<const float>(2) + walk.at[2], plan.mask_inner, n);
+    const float top = largest_of(y, n);
+    if (plan.logarithm) {
+      const F8 m = splat(top);
+      const float total =
+          sum_of(y, n, [m](F8 v) __attribute__((always_inline)) { return exp8(v - m); });
+      const F8 shift = splat(log8(splat(total))[0]);
+      map_row(y, y, n, [&](F8 v) __attribute__((always_inline)) { return (v - m) - shift; });
+    } else {
+      const F8 factor = splat(1.0f / exp_row(y, n, top));
+      map_row(y, y, n, [factor](F8 v) __attribute__((always_inline)) { return v * factor; });
+    }
+  }
+}
+
+}  // namespace nimble::NIMBLE_ISA

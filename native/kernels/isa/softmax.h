@@ -1,0 +1,50 @@
+#pragma once
+
+#include "math.h"
+#include "reduce.h"
+
+namespace nimble::NIMBLE_ISA {
+
+// Adds a mask whose elements are `step` apart.
+NIMBLE_INLINE void add_mask(float* x, const float* mask, std::int64_t step, std::int64_t n) {
+  if (step == 1) {
+    for (std::int64_t i = 0; i < n; ++i) x[i] += mask[i];
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) x[i] += mask[i * step];
+  }
+}
+
+// x = f(x)
+template <class F>
+NIMBLE_INLINE void map_row(float* y, const float* x, std::int64_t n, F f) {
+  std::int64_t i = 0;
+  for (; i + 8 <= n; i += 8) store(y + i, f(load(x + i)));
+  if (i < n) store(y + i, f(load(x + i, n - i)), n - i);
+}
+
+// x = exp(x - largest); returns the sum.
+NIMBLE_INLINE float exp_row(float* x, std::int64_t n, float largest) {
+  const F8 top = splat(largest);
+  F8 a = splat(0.0f), b = a;
+  std::int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const F8 p = exp8(load(x + i) - top), q = exp8(load(x + i + 8) - top);
+    store(x + i, p);
+    store(x + i + 8, q);
+    a += p;
+    b += q;
+  }
+  for (; i + 8 <= n; i += 8) {
+    const F8 p = exp8(load(x + i) - top);
+    store(x + i, p);
+    a += p;
+  }
+  if (i < n) {
+    const F8 p = exp8(load(x + i, n - i) - top);
+    store(x + i, p, n - i);
+    b += select(first(n - i), p, splat(0.0f));
+  }
+  return sum(a + b);
+}
+
+}  // namespace nimble::NIMBLE_ISA

@@ -1,0 +1,32 @@
+// Parses "softmax.float32" and "log_softmax.float32".
+#include "softmax.h"
+
+#include "families.h"
+#include "parse_rows.h"
+#include "reader.h"
+
+namespace nimble {
+namespace {
+
+template <bool kLogarithm>
+std::shared_ptr<const void> parse(const NativeArguments& arguments) {
+  Reader reader(arguments);
+  auto plan = std::make_shared<SoftmaxPlan>();
+  plan->logarithm = kLogarithm;
+  plan->length = reader.positive("length");
+  plan->mask = reader.flag("mask");
+  plan->mask_inner = reader.stride("mask stride");
+  plan->rows = read_rows(reader, 3);
+  plan->scale = reader.number(0);
+  reader.end(2 + std::size_t{plan->mask}, 1);
+  return plan;
+}
+
+}  // namespace
+
+void add_softmax(std::vector<NativeKernel>& kernels) {
+  kernels.push_back({"softmax.float32", best_softmax(), parse<false>});
+  kernels.push_back({"log_softmax.float32", best_softmax(), parse<true>});
+}
+
+}  // namespace nimble
