@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from nimble import _core
 from nimble.capture import Captured, Target, capture
 from nimble.capture.structure import Structure
 from nimble.capture.tensors import copy_exactly
@@ -20,10 +19,11 @@ from nimble.devices.cpu import (
     Replay,
     ReplayPool,
     median_ns,
+    supported,
     with_measured_costs,
 )
 from nimble.graph import Graph, RecordedCosts, verify
-from nimble.lower import choose_native_kernels
+from nimble.lower import lower
 from nimble.rewrite import Step, rewrite
 from nimble.schedule import Schedule, schedule
 from nimble.signature import Signature
@@ -52,6 +52,8 @@ class Plan:
     tensors: Mapping[str, torch.Tensor]
     """The memory of parameters and state, by name."""
     captured_tasks: int
+    source: Graph
+    """Rewritten, not yet lowered: the same on any machine."""
     graph: Graph
     steps: tuple[Step, ...]
     replay: ReplayPool
@@ -90,11 +92,13 @@ def make_plan(
     with clock("capture"):
         captured = capture(target, tensors, signature.structure, name)
     with clock("rewrite"):
-        graph, steps = rewrite(captured.graph)
-        _checked(graph)
+        source, steps = rewrite(captured.graph)
+        graph = _checked(source)
     with clock("lower"):
         if settings.native_kernels:
-            graph = _checked(choose_native_kernels(graph, set(_core.native_kernels())))
+            graph, lowered = lower(graph, supported)
+            steps = (*steps, *lowered)
+            _checked(graph)
     with clock("measure"):
         held = constants.of(graph, captured.tensors)
         everything = {**captured.tensors, **held}
@@ -108,6 +112,7 @@ def make_plan(
         output=captured.output,
         tensors=_used(captured, graph),
         captured_tasks=len(captured.graph.tasks),
+        source=source,
         graph=graph,
         steps=steps,
         replay=ReplayPool(replay, settings.workers),

@@ -20,11 +20,11 @@ from nimble.artifact.structures import class_name, decode
 from nimble.capture.dtypes import FROM_TORCH, TO_TORCH
 from nimble.capture.operators import find, why_refused
 from nimble.capture.types import check_types
-from nimble.devices.cpu import WAIT_NS, Constants, Replay, ReplayPool
+from nimble.devices.cpu import WAIT_NS, Constants, Replay, ReplayPool, supported
 from nimble.errors import ArtifactError, NimbleError
 from nimble.graph import DType, Graph, RecordedCosts, Role
 from nimble.graph.codec import decode as decode_graph
-from nimble.lower import choose_native_kernels
+from nimble.lower import lower
 from nimble.plan import Plan, Settings
 from nimble.rewrite import Step
 from nimble.schedule import Decision, Schedule, Wait, schedule
@@ -127,17 +127,25 @@ def _plan(
     *,
     keep_schedule: bool,
 ) -> Plan:
-    graph = _graph(data["graph"], settings)
+    source, graph = _graphs(data["graph"], settings)
+    costs = data["costs"]
+    if not isinstance(costs, list) or len(costs) != len(graph.tasks):
+        # Another version of Nimble has other kernels, and so other tasks.
+        costs, keep_schedule = [0] * len(graph.tasks), False
+    graph = graph.with_tasks(
+        replace(task, cost=max(0, int(cost))) for task, cost in zip(graph.tasks, costs, strict=True)
+    )
     tensors = _tensors(graph, data["tensors"], weights, shared)
     held = constants.of(graph, tensors)
-    planned = _schedule(graph, data)
     reason = "saved with the engine"
-    if not keep_schedule:
+    if keep_schedule:
+        planned = _schedule(graph, data)
+    else:
         costs = RecordedCosts(wait=WAIT_NS)
         planned = schedule(
             graph, streams=settings.workers, costs=costs, memory_limit=settings.memory_limit
         )
-        reason = "saved on another CPU or for another number of workers, scheduled again here"
+        reason = "saved elsewhere or for another number of workers, scheduled again here"
     replay = Replay(planned, {**tensors, **held})
     inputs = tuple(
         (TO_TORCH[DType(dtype)], tuple(shape), tuple(strides))
@@ -152,6 +160,7 @@ def _plan(
         output=decode(data["output"], len(graph.outputs), types),
         tensors=tensors,
         captured_tasks=int(data["captured_tasks"]),
+        source=source,
         graph=graph,
         steps=tuple(Step(**step) for step in data["steps"]),
         replay=ReplayPool(replay, settings.workers),
@@ -164,8 +173,8 @@ def _plan(
     )
 
 
-def _graph(data: Any, settings: Settings) -> Graph:
-    """The graph, with only operators that may be replayed, and kernels chosen here."""
+def _graphs(data: Any, settings: Settings) -> tuple[Graph, Graph]:
+    """The graph, with only operators that may be replayed, and as it is lowered here."""
     graph = decode_graph(data)
     for part in (graph, graph.prologue):
         for task in part.tasks if part is not None else ():
@@ -177,9 +186,7 @@ def _graph(data: Any, settings: Settings) -> Graph:
         if part is not None:
             check_types(part)
     graph = graph.with_tasks(replace(task, kernel="aten") for task in graph.tasks)
-    if settings.native_kernels:
-        graph = choose_native_kernels(graph, set(_core.native_kernels()))
-    return graph
+    return graph, lower(graph, supported)[0] if settings.native_kernels else graph
 
 
 def _schedule(graph: Graph, data: dict[str, Any]) -> Schedule:

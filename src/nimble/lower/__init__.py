@@ -1,5 +1,6 @@
-"""Graph → Graph for one device: which kernel computes each task."""
+"""Graph → Graph for one device: fused, laid out, and with a kernel for each task."""
 
-from nimble.lower.native import choose_native_kernels
+from nimble.lower.kernels import Supported, Values
+from nimble.lower.stages import lower
 
-__all__ = ["choose_native_kernels"]
+__all__ = ["Supported", "Values", "lower"]

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from nimble.graph import Edit, Graph, Ref, Role, Task, contiguous_strides, dependencies
 from nimble.graph.edit import call
+from nimble.lower.kernels import Supported
 from nimble.lower.program import Instruction, Operand, Program, instructions
 from nimble.rewrite.operators import pure_tasks
 
 MOST_INSTRUCTIONS = 48
 MOST_OPERANDS = 12
-CanEnd = Callable[[Task, tuple[Instruction, ...]], bool]
-"""Whether the kernel of a task can end with these instructions, the first of which takes its
-result (operand 0 stands for what the kernel, or the instruction before, has computed)."""
+HEADS = frozenset({"nimble.convolution", "nimble.depthwise", "nimble.linear", "nimble.layer_norm"})
+"""Tasks that can end with a chain of pointwise operators."""
 
 
 @dataclass
@@ -28,16 +27,16 @@ class _Group:
     """After a head: the members as a chain; operand 0 is the running value."""
 
 
-def fuse(graph: Graph, heads: frozenset[str], can_end: CanEnd) -> Graph:
+def fuse(graph: Graph, supported: Supported) -> Graph:
     """Fuse pointwise tasks with each other and with the heads before them, wherever nobody else
     needs what lies between, or it can be handed out too."""
-    return _Fusion(graph, heads, can_end).done()
+    return _Fusion(graph, supported).done()
 
 
 class _Fusion:
-    def __init__(self, graph: Graph, heads: frozenset[str], can_end: CanEnd) -> None:
+    def __init__(self, graph: Graph, supported: Supported) -> None:
         self._graph = graph
-        self._can_end = can_end
+        self._supported = supported
         self._shown = {graph.homes[v] for v in graph.outputs}
         self._before = dependencies(graph)
         self._ancestors = _ancestors(self._before)
@@ -55,7 +54,7 @@ class _Fusion:
         for t, task in enumerate(graph.tasks):
             if t in self._code:
                 self._add_pointwise(t)
-            elif t in pure and task.op in heads:
+            elif t in pure and task.op in HEADS:
                 self._groups[t] = _Group(t)
 
     def _add_pointwise(self, t: int) -> None:
@@ -98,10 +97,12 @@ class _Fusion:
         if graph.writer[root.id] != last or root.id in self._shown:
             return False
         chained = _chained(self._code[t], v)
-        if chained is None or not self._can_end(graph.tasks[group.head], (*group.tail, *chained)):
+        if chained is None or len(group.tail) == MOST_INSTRUCTIONS:
             return False
-        group.tail = (*group.tail, *chained)
-        group.members.append(t)
+        longer = _Group(group.head, [*group.members, t], (*group.tail, *chained))
+        if not self._supported(graph, self._headed(longer)):
+            return False
+        group.tail, group.members = longer.tail, longer.members
         return True
 
     def _may_join(self, other: _Group, mine: _Group, t: int) -> bool:

@@ -16,6 +16,7 @@ Operand = Ref | float | int
 """A value, a number written as float, or the place of an earlier instruction of the same task."""
 Instruction = tuple[str, tuple[Operand, ...]]
 Given = dict[str, Arg]
+MOST_DIMS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ def instructions(graph: Graph, task: Task) -> tuple[Instruction, ...] | None:
     if builder is None or len(task.results) != 1 or task.results[0] is None:
         return None
     if any(graph[v].dtype is not DType.FLOAT32 for v in (*task.reads, *task.writes)):
+        return None
+    if len(graph[task.results[0]].shape) > MOST_DIMS or graph[task.results[0]].numel == 0:
         return None
     built = builder(arguments(task))
     if built is None or not all(map(_is_known, (o for _, os in built for o in os))):

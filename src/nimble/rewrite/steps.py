@@ -41,11 +41,11 @@ def rewrite(graph: Graph) -> tuple[Graph, tuple[Step, ...]]:
     for change in PASSES:
         before, graph = graph, change(graph)
         name = change.__name__.replace("_", " ")
-        steps.append(Step(name, len(before.tasks), len(graph.tasks), _detail(before, graph)))
+        steps.append(Step(name, len(before.tasks), len(graph.tasks), detail(before, graph)))
     return graph, tuple(steps)
 
 
-def _detail(before: Graph, after: Graph) -> str:
+def detail(before: Graph, after: Graph) -> str:
     """`12 fewer aten.clone.default; 3 more tasks ahead of time`; empty if nothing changed."""
     old, new = (Counter(task.op for task in graph.tasks) for graph in (before, after))
     parts = [f"{n} fewer {op}" for op, n in (old - new).most_common()]

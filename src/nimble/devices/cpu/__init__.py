@@ -1,5 +1,6 @@
 """The CPU: a native tape replayed by pinned threads, with ATen for what has no native kernel."""
 
+from nimble.devices.cpu.calls import supported
 from nimble.devices.cpu.constants import Constants
 from nimble.devices.cpu.measure import WAIT_NS, median_ns, with_measured_costs
 from nimble.devices.cpu.pool import ReplayPool
@@ -12,5 +13,6 @@ __all__ = [
     "ReplayPool",
     "Span",
     "median_ns",
+    "supported",
     "with_measured_costs",
 ]

@@ -16,8 +16,9 @@ import torch
 from nimble import _aten, _core
 from nimble.capture.dtypes import TO_TORCH, from_symbol
 from nimble.capture.tensors import copy_exactly
+from nimble.devices.cpu.calls import native_call
 from nimble.errors import NimbleError, UnfitError
-from nimble.graph import Arg, DType, Ref, Role, Symbol, Task, Value, refs
+from nimble.graph import Arg, DType, Ref, Role, Symbol, Task, Value
 from nimble.schedule import Schedule, prove
 
 ARENA = 0
@@ -158,10 +159,12 @@ class Replay:
 
     def _add(self, tape: _core.Tape, stream: int, number: int) -> None:
         task = self.graph.tasks[number]
-        if task.kernel.startswith("native."):
-            operands = [self._slot_and_offset(id) for id in (*task.writes, *_operands(task))]
-            count = self.graph[task.writes[0]].numel
-            tape.native(stream, number, task.kernel.removeprefix("native."), operands, [count], [])
+        if task.kernel == "native":
+            native = native_call(self.graph, task)
+            if native is None:
+                raise NimbleError(f"task {task.name!r} ({task.op}) has no kernel")
+            operands = [self._slot_and_offset(id) for id in native.operands]
+            tape.native(stream, number, native.kernel, operands, native.ints, native.floats)
             self.kinds[task.name] = "native"
             return
         call = self._call(task)
@@ -232,10 +235,6 @@ def _fitting(root: Value, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
             f"tensor of shape {theirs[1]} and strides {theirs[2]}"
         )
     return tensor
-
-
-def _operands(task: Task) -> list[int]:
-    return [id for arg in task.args for id in refs(arg)]
 
 
 def _geometry(value: Value) -> tuple[torch.dtype, list[int], list[int], int]:

@@ -1,0 +1,44 @@
+"""The lowering stage: its passes, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from nimble.graph import Graph, Task, Value
+from nimble.lower.batch_norm import open_batch_norms
+from nimble.lower.concat import free_concatenations
+from nimble.lower.fuse import fuse
+from nimble.lower.heads import open_heads
+from nimble.lower.kernels import Supported
+from nimble.lower.layout import lay_channels_last
+from nimble.lower.program import POINTWISE
+from nimble.rewrite.steps import Step, detail
+
+
+def lower(graph: Graph, supported: Supported) -> tuple[Graph, tuple[Step, ...]]:
+    """The graph in tasks that the device's own kernels compute, where it has such kernels; the
+    other tasks stay as they are."""
+
+    def can_write(task: Task, result: Value) -> bool:
+        if not task.op.startswith("nimble."):
+            return True
+        values = {v: graph[v] for v in (*task.reads, *task.writes)} | {task.writes[0]: result}
+        return supported(values, task)
+
+    passes: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (
+        ("open batch norms", open_batch_norms),
+        ("lay channels last", lambda g: lay_channels_last(g, POINTWISE)),
+        ("choose kernels", lambda g: open_heads(g, supported)),
+        ("fuse", lambda g: fuse(g, supported)),
+        ("free concatenations", lambda g: free_concatenations(g, can_write)),
+    )
+    steps = []
+    for name, change in passes:
+        before, graph = graph, change(graph)
+        steps.append(Step(name, len(before.tasks), len(graph.tasks), detail(before, graph)))
+    return graph.with_tasks(map(_with_kernel, graph.tasks)), tuple(steps)
+
+
+def _with_kernel(task: Task) -> Task:
+    return replace(task, kernel="native") if task.op.startswith("nimble.") else task
