@@ -100,8 +100,9 @@ NB_MODULE(_aten, module) {
   module.def("install_hooks", [](nb::handle api) { install_hooks(replay_api(api)); }, "api"_a);
   bind_table(module);
   nb::class_<Watch>(module, "Watch", nb::type_slots(kWatchSlots))
-      .def(nb::init<const std::vector<at::Tensor>&, std::vector<Watch::Place>>(), "tensors"_a,
-           "places"_a)
+      .def(nb::init<const std::vector<at::Tensor>&, std::vector<Watch::Place>,
+                    const std::vector<at::Tensor>&>(),
+           "tensors"_a, "places"_a, "used"_a = nb::make_tuple())
       .def("changed", &Watch::changed)
       .def("reset", &Watch::reset);
 }

@@ -26,27 +26,38 @@ Watch::State::State(const c10::TensorImpl& tensor)
 
 // The shape, because `p.data = p.data.t()` leaves version and address alone.
 bool Watch::State::holds(const c10::TensorImpl& tensor) const {
-  return version == version_of(tensor) && address == address_of(tensor) &&
-         tensor.sizes() == shape.sizes_arrayref() && tensor.strides() == shape.strides_arrayref();
+  return version == version_of(tensor) && is_in_place(tensor);
 }
 
-Watch::Watch(const std::vector<at::Tensor>& tensors, std::vector<Place> places)
-    : places_(std::move(places)) {
+bool Watch::State::is_in_place(const c10::TensorImpl& tensor) const {
+  return address == address_of(tensor) && tensor.sizes() == shape.sizes_arrayref() && tensor.strides() == shape.strides_arrayref();
+}
+
+Watch::Watch(const std::vector<at::Tensor>& tensors, std::vector<Place> places,
+             const std::vector<at::Tensor>& used)
+    : tensors_(watched(tensors)), used_(watched(used)), places_(std::move(places)) {
   std::set<PyObject*> seen;
   for (const auto& place : places_) {
     PyObject* dict = std::get<0>(place).ptr();
     if (seen.insert(dict).second) sizes_.emplace_back(dict, PyDict_Size(dict));
   }
-  tensors_.reserve(tensors.size());
+}
+
+std::vector<Watch::Watched> Watch::watched(const std::vector<at::Tensor>& tensors) {
+  std::vector<Watched> found;
   for (const auto& tensor : tensors) {
     if (!is_plain(tensor)) value_error("only ordinary CPU tensors can be watched");
-    tensors_.push_back({tensor, State(*tensor.unsafeGetTensorImpl())});
+    found.push_back({tensor, State(*tensor.unsafeGetTensorImpl())});
   }
+  return found;
 }
 
 bool Watch::changed() const {
   for (const auto& [tensor, state] : tensors_) {
     if (!state.holds(*tensor.unsafeGetTensorImpl())) return true;
+  }
+  for (const auto& [tensor, state] : used_) {
+    if (!state.is_in_place(*tensor.unsafeGetTensorImpl())) return true;
   }
   for (const auto& [dict, size] : sizes_) {
     if (PyDict_Size(dict) != size) return true;
@@ -60,7 +71,9 @@ bool Watch::changed() const {
 }
 
 void Watch::reset() {
-  for (auto& [tensor, state] : tensors_) state = State(*tensor.unsafeGetTensorImpl());
+  for (auto* watched : {&tensors_, &used_}) {
+    for (auto& [tensor, state] : *watched) state = State(*tensor.unsafeGetTensorImpl());
+  }
 }
 
 int Watch::traverse(visitproc visit, void* arg) const {

@@ -15,7 +15,9 @@ class Watch {
  public:
   using Place = std::tuple<nb::dict, nb::str, nb::object>;
 
-  Watch(const std::vector<at::Tensor>& tensors, std::vector<Place> places);
+  // Of `used`, which are read where they lie, it does not matter what is written into them.
+  Watch(const std::vector<at::Tensor>& tensors, std::vector<Place> places,
+        const std::vector<at::Tensor>& used);
 
   // Whether anything is not as at the last reset.
   bool changed() const;
@@ -32,13 +34,16 @@ class Watch {
 
     explicit State(const c10::TensorImpl& tensor);
     bool holds(const c10::TensorImpl& tensor) const;
+    bool is_in_place(const c10::TensorImpl& tensor) const;
   };
   struct Watched {
     at::Tensor tensor;
     State state;
   };
 
-  std::vector<Watched> tensors_;
+  static std::vector<Watched> watched(const std::vector<at::Tensor>& tensors);
+
+  std::vector<Watched> tensors_, used_;
   std::vector<Place> places_;
   std::vector<std::pair<PyObject*, Py_ssize_t>> sizes_;  // of the dicts in places_
 };

@@ -123,9 +123,13 @@ class Watch:
     """Notices that tensors were written, moved or replaced."""
 
     def __init__(
-        self, tensors: Sequence[torch.Tensor], places: Sequence[tuple[dict[str, Any], str, object]]
+        self,
+        tensors: Sequence[torch.Tensor],
+        places: Sequence[tuple[dict[str, Any], str, object]],
+        used: Sequence[torch.Tensor] = (),
     ) -> None:
-        """`places` are (dict, key, the object expected there)."""
+        """`places` are (dict, key, the object expected there). What is written into the tensors in
+        `used` does not count, only whether they still lie where they did."""
     def changed(self) -> bool:
         """Whether a tensor's version, address, shape or strides are not as at the last reset, or
         another object is in one of the places."""

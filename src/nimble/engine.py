@@ -239,9 +239,15 @@ class Engine:
 
     def _look_closely(self) -> None:
         """Watch every tensor that a plan reads, and every place in the modules that holds one."""
-        tensors = {id(t): t for plan in self._plans.values() for t in plan.tensors.values()}
+        counted: dict[int, torch.Tensor] = {}
+        used: dict[int, torch.Tensor] = {}
+        for plan in self._plans.values():
+            prologue = plan.graph.prologue
+            sources = {root.name for root in prologue.roots()} if prologue is not None else set()
+            for name, tensor in plan.tensors.items():
+                (counted if name in sources else used)[id(tensor)] = tensor
         places = self._target.places() if self._target is not None else []
-        self._watch = _aten.Watch(list(tensors.values()), places)
+        self._watch = _aten.Watch(list(counted.values()), places, list(used.values()))
 
     def _notice_changes(self) -> None:
         """Weights edited or replaced since the last look take effect now."""

@@ -23,13 +23,15 @@ from nimble.devices.cpu import (
     with_measured_costs,
 )
 from nimble.graph import Graph, RecordedCosts, verify
-from nimble.lower import lower
+from nimble.lower import lower, split
 from nimble.rewrite import Step, rewrite
 from nimble.schedule import Schedule, schedule
 from nimble.signature import Signature
 
 STAGES = ("capture", "rewrite", "lower", "measure", "schedule", "bind")
 Report = Callable[[str], None]
+LEAST_TO_SPLIT_NS = 6_000
+"""Shorter tasks are not worth a wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ def make_plan(
         tensors=_used(captured, graph),
         captured_tasks=len(captured.graph.tasks),
         source=source,
-        graph=graph,
+        graph=replay.graph,
         steps=steps,
         replay=ReplayPool(replay, settings.workers),
         constants=held,
@@ -136,22 +138,30 @@ def bind(
     """The fastest proven schedule of a graph with costs, bound: sequential or parallel, whichever
     really is faster here."""
     costs = RecordedCosts(wait=WAIT_NS)
+    workers, limit = settings.workers, settings.memory_limit
     with clock("schedule"):
-        limit = settings.memory_limit
-        plans = [schedule(graph, streams=settings.workers, costs=costs, memory_limit=limit)]
-        if len(plans[0].streams) > 1:
-            plans.append(schedule(graph, streams=1, costs=costs, memory_limit=limit))
+        plans = [schedule(graph, streams=1, costs=costs, memory_limit=limit)]
+        if workers > 1:
+            plans.append(schedule(graph, streams=workers, costs=costs, memory_limit=limit))
+            tiled = split(graph, workers, LEAST_TO_SPLIT_NS, supported)
+            if len(tiled.tasks) > len(graph.tasks):
+                plans.append(schedule(tiled, streams=workers, costs=costs, memory_limit=limit))
     with clock("bind"):
+        plans = [plans[0], *(plan for plan in plans[1:] if len(plan.streams) > 1)]
         replays = [Replay(plan, tensors) for plan in plans]
         times = median_ns(replays, example)
     best = min(range(len(replays)), key=times.__getitem__)
-    choice = plans[0].decision.reason
-    if len(replays) == 2:
-        choice = (
-            f"{len(plans[0].streams)} streams measured {times[0] / 1e6:.3f} ms, "
-            f"one stream {times[1] / 1e6:.3f} ms: the faster is kept"
-        )
+    choice = plans[-1].decision.reason
+    if len(replays) > 1:
+        choice = ", ".join(_tried(plan, ns) for plan, ns in zip(plans, times, strict=True))
+        choice += ": the fastest is kept"
     return replays[best], times[best], choice
+
+
+def _tried(plan: Schedule, ns: int) -> str:
+    tiles = sum("/" in task.name for task in plan.graph.tasks)
+    streams = "1 stream" if len(plan.streams) == 1 else f"{len(plan.streams)} streams"
+    return f"{streams}{f' with {tiles} tiles' if tiles else ''} measured {ns / 1e6:.3f} ms"
 
 
 def _checked(graph: Graph) -> Graph:

@@ -2,5 +2,6 @@
 
 from nimble.lower.kernels import Supported, Values
 from nimble.lower.stages import lower
+from nimble.lower.tiles import split
 
-__all__ = ["Supported", "Values", "lower"]
+__all__ = ["Supported", "Values", "lower", "split"]

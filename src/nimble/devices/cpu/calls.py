@@ -330,7 +330,8 @@ def _pool(graph: Values, task: Task, given: dict[str, Any]) -> NativeCall | None
     ints += [kh, sh, ph, dh, kw, sw, pw, dw]
     mean = given["kind"] == "mean"
     if mean:
-        if not _windows_fit(source, result, given):
+        by_area = given["counts_padding"] and not given["divisor"]
+        if by_area and not _windows_fit(source, result, given):
             return None
         ints += [int(given["counts_padding"]), given["divisor"]]
     return NativeCall(f"{'avg' if mean else 'max'}_pool_nhwc.float32", (y, x), tuple(ints))

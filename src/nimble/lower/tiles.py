@@ -1,0 +1,245 @@
+"""Tasks split into tiles: parts of one operator that workers can share.
+
+A tile is a task like any other, on views of the same values: rows of an image or a matrix, output
+channels, heads. The scheduler places tiles and whole tasks alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from nimble.graph import Arg, Edit, Graph, Ref, Role, Task, Value
+from nimble.graph.edit import call
+from nimble.lower.kernels import Supported
+
+PANEL = 16
+Given = dict[str, Any]
+
+
+def split(graph: Graph, pieces: int, least_ns: int, supported: Supported) -> Graph:
+    """The graph with every task that takes at least `least_ns` in as many tiles as `pieces`, where
+    that can be done."""
+    edit = Edit(graph)
+    for task in graph.tasks:
+        tiles = _Tiles(edit, task, pieces).made() if task.cost >= least_ns else None
+        if tiles is None or not all(supported(edit.values, tile) for tile in tiles):
+            edit.tasks.append(task)
+            continue
+        edit.tasks += [
+            replace(tile, kernel=task.kernel, cost=max(1, task.cost // len(tiles)))
+            for tile in tiles
+        ]
+    return edit.done()
+
+
+class _Tiles:
+    """The tiles of one task."""
+
+    def __init__(self, edit: Edit, task: Task, pieces: int) -> None:
+        self._edit = edit
+        self._task = task
+        self._pieces = pieces
+        self._given: Given = dict(task.kwargs)
+        self._result = task.writes[0]
+
+    def made(self) -> list[Task] | None:
+        make = _SPLITS.get(self._task.op)
+        return make(self) if make is not None else None
+
+    # Pieces of values
+
+    def value(self, arg: Arg) -> Value:
+        assert isinstance(arg, Ref)
+        return self._edit.values[arg.id]
+
+    @property
+    def result(self) -> Value:
+        return self._edit.values[self._result]
+
+    def slice(self, v: int, dim: int, start: int, stop: int) -> int:
+        value = self._edit.values[v]
+        shape = (*value.shape[:dim], stop - start, *value.shape[dim + 1 :])
+        offset = start * value.strides[dim] * value.dtype.itemsize
+        name = f"{value.name}[{start}:{stop}]"
+        return self._edit.add_view(name, v, shape, value.strides, offset)
+
+    def along(self, arg: Arg, dim: int, whole: Value, start: int, stop: int) -> Arg:
+        """The part of an operand that belongs to a slice of the result; all of it if broadcast."""
+        if not isinstance(arg, Ref):
+            return arg
+        value = self._edit.values[arg.id]
+        mine = dim - (len(whole.shape) - len(value.shape))
+        if mine < 0 or value.shape[mine] != whole.shape[dim]:
+            return arg
+        return Ref(self.slice(arg.id, mine, start, stop))
+
+    def ranges(self, count: int, step: int = 1) -> Iterator[tuple[int, int]]:
+        """`count` in as many even parts as there are pieces, cut at multiples of `step`."""
+        steps = -(-count // step)
+        bounds = [
+            min(count, round(steps * p / self._pieces) * step) for p in range(self._pieces + 1)
+        ]
+        return ((a, b) for a, b in pairwise(bounds) if a < b)
+
+    def tile(
+        self, number: int, args: tuple[Arg, ...], results: tuple[int, ...], changed: Given
+    ) -> Task:
+        task = self._task
+        kwargs = tuple((name, changed.get(name, arg)) for name, arg in task.kwargs)
+        return call(f"{task.name}/{number}", task.op, args, results, kwargs, task.origin)
+
+    def operands(self, dim: int, start: int, stop: int) -> Given:
+        """The operands of the tail, cut along a dimension of the result."""
+        if "operands" not in self._given:
+            return {}
+        whole = self.result
+        return {
+            "operands": tuple(
+                self.along(arg, dim, whole, start, stop) for arg in self._given["operands"]
+            )
+        }
+
+    # Operators
+
+    def convolution(self) -> list[Task] | None:
+        x, weight, _ = self._task.args
+        moved = self.value(x).span + self.result.span
+        by_channels = (
+            self._task.op == "nimble.convolution"
+            and self._given["groups"] == 1
+            and self.result.shape[1] >= self._pieces * PANEL
+        )
+        by_rows = self.result.shape[2] >= self._pieces
+        if by_channels and (self.value(weight).span > moved or not by_rows):
+            return self.channels()
+        return self.rows() if by_rows else None
+
+    def rows(self, **more: Arg) -> list[Task] | None:
+        x, *rest = self._task.args
+        source, whole = self.value(x), self.result
+        assert isinstance(x, Ref)
+        (kernel, _), (stride, _) = self._given["kernel"], self._given["stride"]
+        (dilation, _), (top, left) = self._given["dilation"], self._given["padding"]
+        tiles: list[Task] = []
+        for start, stop in self.ranges(whole.shape[2]):
+            first = start * stride - top
+            last = (stop - 1) * stride - top + (kernel - 1) * dilation + 1
+            low, high = max(0, first), min(source.shape[2], last)
+            if low >= high:
+                return None
+            changed = {"padding": (low - first, left), **self.operands(2, start, stop), **more}
+            args = (Ref(self.slice(x.id, 2, low, high)), *rest)
+            result = self.slice(self._result, 2, start, stop)
+            tiles.append(self.tile(len(tiles), args, (result,), changed))
+        return tiles
+
+    def pool(self) -> list[Task] | None:
+        if self.result.shape[2] < self._pieces:
+            return None
+        # A tile has no padding where it was cut; what is below its last row is not counted.
+        high, wide = self._given["kernel"]
+        if self._given.get("counts_padding") and not self._given["divisor"]:
+            return self.rows(divisor=high * wide)
+        return self.rows()
+
+    def channels(self) -> list[Task]:
+        x, weight, bias = self._task.args
+        assert isinstance(weight, Ref)
+        whole = self.result
+        tiles: list[Task] = []
+        for start, stop in self.ranges(whole.shape[1], PANEL):
+            panels = self.slice(weight.id, 1, start // PANEL, -(-stop // PANEL))
+            args = (x, Ref(panels), self._part_of_bias(bias, start, stop))
+            result = self.slice(self._result, 1, start, stop)
+            tiles.append(self.tile(len(tiles), args, (result,), self.operands(1, start, stop)))
+        return tiles
+
+    def _part_of_bias(self, bias: Arg, start: int, stop: int) -> Arg:
+        return Ref(self.slice(bias.id, 0, start, stop)) if isinstance(bias, Ref) else bias
+
+    def linear(self) -> list[Task] | None:
+        x, weight, bias = self._task.args
+        assert isinstance(x, Ref)
+        assert isinstance(weight, Ref)
+        whole = self.result
+        rows, out = self.value(x).shape[0], whole.shape[-1]
+        last = len(whole.shape) - 1
+        tiles: list[Task] = []
+        by_columns = self.value(weight).span > self.value(x).span + whole.span or rows < 24
+        if by_columns and out >= self._pieces * PANEL:
+            for start, stop in self.ranges(out, PANEL):
+                panels = self.slice(weight.id, 1, start // PANEL, -(-stop // PANEL))
+                args = (x, Ref(panels), self._part_of_bias(bias, start, stop))
+                result = self.slice(self._result, last, start, stop)
+                changed = self.operands(last, start, stop)
+                tiles.append(self.tile(len(tiles), args, (result,), changed))
+            return tiles
+        dim = last - 1
+        if rows < 24 or dim < 0 or whole.shape[dim] != rows:
+            return None
+        for start, stop in self.ranges(rows, 6):
+            args = (Ref(self.slice(x.id, 0, start, stop)), weight, bias)
+            result = self.slice(self._result, dim, start, stop)
+            tiles.append(self.tile(len(tiles), args, (result,), self.operands(dim, start, stop)))
+        return tiles
+
+    def outermost(self) -> list[Task] | None:
+        """Along the dimension of the results whose steps are largest."""
+        whole = self.result
+        able = [d for d, n in enumerate(whole.shape) if n >= self._pieces]
+        if not able:
+            return None
+        dim = max(able, key=lambda d: whole.strides[d])
+        tiles: list[Task] = []
+        for start, stop in self.ranges(whole.shape[dim]):
+            args = tuple(self.along(arg, dim, whole, start, stop) for arg in self._task.args)
+            results = tuple(self.slice(v, dim, start, stop) for v in self._task.writes)
+            changed = self.operands(dim, start, stop)
+            tiles.append(self.tile(len(tiles), args, results, changed))
+        return tiles
+
+    def layer_norm(self) -> list[Task] | None:
+        """By rows; weight and bias belong to all of them."""
+        whole = self.result
+        able = [d for d in range(len(whole.shape) - 1) if whole.shape[d] >= self._pieces]
+        if not able:
+            return None
+        dim = max(able, key=lambda d: whole.strides[d])
+        x, weight, bias = self._task.args
+        tiles: list[Task] = []
+        for start, stop in self.ranges(whole.shape[dim]):
+            args = (self.along(x, dim, whole, start, stop), weight, bias)
+            result = self.slice(self._result, dim, start, stop)
+            tiles.append(self.tile(len(tiles), args, (result,), self.operands(dim, start, stop)))
+        return tiles
+
+    def attention(self) -> list[Task] | None:
+        """By heads, each tile with room of its own for scores."""
+        query, key, value, mask = self._task.args
+        whole, scratch = self.result, self._edit.values[self._task.writes[1]]
+        heads = whole.shape[1]
+        if heads < self._pieces or self.value(key).shape[1] != heads:
+            return None
+        tiles: list[Task] = []
+        for start, stop in self.ranges(heads):
+            tensors = (self.along(t, 1, whole, start, stop) for t in (query, key, value, mask))
+            result = self.slice(self._result, 1, start, stop)
+            name = f"{scratch.name}.{len(tiles)}"
+            room = self._edit.add_root(name, Role.INTERMEDIATE, scratch.dtype, scratch.shape)
+            tiles.append(self.tile(len(tiles), tuple(tensors), (result, room), {}))
+        return tiles
+
+
+_SPLITS: dict[str, Callable[[_Tiles], list[Task] | None]] = {
+    "nimble.convolution": _Tiles.convolution,
+    "nimble.depthwise": _Tiles.convolution,
+    "nimble.pool": _Tiles.pool,
+    "nimble.linear": _Tiles.linear,
+    "nimble.pointwise": _Tiles.outermost,
+    "nimble.copy": _Tiles.outermost,
+    "nimble.layer_norm": _Tiles.layer_norm,
+    "nimble.attention": _Tiles.attention,
+}
