@@ -68,7 +68,9 @@ class _Fusion:
         mine = self._groups[t] = _Group(None, [t])
         for v in feeding:
             other = self._groups[self._writer(v)]
-            if other.head is None and other is not mine and self._may_join(other, mine, t):
+            if other.head is not None or other is mine or self._graph[v].base is not None:
+                continue  # Seen in another shape, its operands would be broadcast otherwise.
+            if self._may_join(other, mine, t):
                 mine.members = sorted((*mine.members, *other.members))
                 for member in other.members:
                     self._groups[member] = mine

@@ -41,7 +41,7 @@ def open_heads(graph: Graph, supported: Supported) -> Graph:
     pure = pure_tasks(graph)
     for t, task in enumerate(graph.tasks):
         made = None
-        if t in pure and all(graph[v].dtype is DType.FLOAT32 for v in opening.floats(task)):
+        if t in pure and opening.is_float32(task):
             convert = _CONVERSIONS.get(task.op)
             made = convert(opening, task, arguments(task)) if convert is not None else None
             if made is not None and not supported(opening.edit.values, made[-1]):
@@ -58,12 +58,12 @@ class _Opening:
         self._relaid: dict[int, Ref] = {}
         self._names = 0
 
-    def floats(self, task: Task) -> list[int]:
-        return [
-            v
-            for v in (*task.reads, *task.writes)
-            if self.graph[v].dtype not in (DType.INT64, DType.TOKEN)
-        ]
+    def is_float32(self, task: Task) -> bool:
+        """Whether all its tensors are, but for the indices of an embedding."""
+        others = (DType.INT64,) if task.op == "aten.embedding.default" else ()
+        return all(
+            self.graph[v].dtype in (DType.FLOAT32, *others) for v in (*task.reads, *task.writes)
+        )
 
     def value(self, arg: Arg) -> Value:
         assert isinstance(arg, Ref)

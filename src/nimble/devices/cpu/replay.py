@@ -174,7 +174,8 @@ class Replay:
 
     def _call(self, task: Task) -> Any:
         namespace, name, overload = task.op.split(".")
-        unused = [v for v in task.results if v is not None and v not in self._needed]
+        made = [v for v in task.results if v is not None]
+        unused = [v for v in made if self.graph.content(v).id not in self._needed]
         inplace = any(self.graph[v].overwrites is not None for v in task.writes)
         try:
             return self._table.call(
