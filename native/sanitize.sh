@@ -31,4 +31,5 @@ configure_and_build asan address,undefined
 export ASAN_OPTIONS="detect_leaks=1 detect_stack_use_after_return=1"
 export UBSAN_OPTIONS="print_stacktrace=1"
 "$build/asan/native_tests"
+NIMBLE_GENERIC=1 "$build/asan/native_tests"
 echo "sanitizers found nothing"

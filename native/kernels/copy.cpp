@@ -14,7 +14,9 @@ std::shared_ptr<const void> parse_copy(const NativeArguments& arguments) {
   Reader reader(arguments);
   auto plan = std::make_shared<CopyPlan>();
   plan->bytes = reader.between("element size", 1, 8);
-  if ((plan->bytes & (plan->bytes - 1)) != 0) reader.refuse("copies elements of 1, 2, 4 or 8 bytes");
+  if ((plan->bytes & (plan->bytes - 1)) != 0) {
+    reader.refuse("copies elements of 1, 2, 4 or 8 bytes");
+  }
   std::vector<Dim> dims = read_sizes(reader, 2);
   read_strides(reader, dims, 0);
   read_strides(reader, dims, 1);

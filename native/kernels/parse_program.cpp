@@ -30,7 +30,8 @@ Instruction read_instruction(Reader& reader) {
   const int operands = kOps[static_cast<int>(read.op)].operands;
   for (int i = 0; i < 3; ++i) {
     if (i < operands) {
-      operand(read, i) = static_cast<std::int16_t>(reader.between("register", -kMaxConstants, most));
+      const std::int64_t given = reader.between("register", -kMaxConstants, most);
+      operand(read, i) = static_cast<std::int16_t>(given);
     } else {
       reader.any("unused register");
       operand(read, i) = operand(read, 0);
@@ -45,7 +46,9 @@ void place_registers(Program& program) {
   std::vector<int> last_use(static_cast<std::size_t>(program.registers), -1);
   for (int i = 0; i < program.instructions; ++i) {
     const Instruction& step = program.code[i];
-    for (const int r : {step.dst, step.a, step.b, step.c}) last_use[static_cast<std::size_t>(r)] = i;
+    for (const int r : {step.dst, step.a, step.b, step.c}) {
+      last_use[static_cast<std::size_t>(r)] = i;
+    }
   }
   int places = 0;
   for (int r = 0; r < program.registers; ++r) {
@@ -58,7 +61,8 @@ void place_registers(Program& program) {
     const auto is_own = [&](int r) { return r >= first_own && r < program.first_constant; };
     std::vector<int> over;
     for (const int r : {step.a, step.b, step.c}) {
-      if (is_own(r) && r != step.dst && last_use[static_cast<std::size_t>(r)] == i) over.push_back(r);
+      if (!is_own(r) || r == step.dst) continue;
+      if (last_use[static_cast<std::size_t>(r)] == i) over.push_back(r);
     }
     std::sort(over.begin(), over.end());
     over.erase(std::unique(over.begin(), over.end()), over.end());
@@ -97,7 +101,8 @@ Program read_program(Reader& reader, int inputs, int outputs, std::size_t first_
     for (int o = 0; o < kOps[static_cast<int>(step.op)].operands; ++o) {
       const int r = operand(step, o);
       if (r >= 0 && !written[static_cast<std::size_t>(r)]) {
-        reader.refuse("reads register " + std::to_string(r) + " in " + here + ", before it is written");
+        reader.refuse("reads register " + std::to_string(r) + " in " + here +
+                      ", before it is written");
       }
       if (r < 0) program.constants = std::max(program.constants, -r);
     }

@@ -1,4 +1,4 @@
-// Reads the ints of a call in order. Whatever is malformed is refused with a sentence that says why.
+// Reads the ints of a call in order. What is malformed is refused with a sentence that says why.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,10 @@
-"""Native kernels give PyTorch's results bit for bit."""
+"""Arithmetic gives PyTorch's results bit for bit; what all native kernels have in common."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -118,3 +122,13 @@ def test_a_slot_in_use_must_have_an_address() -> None:
         tape.replay()
     tape.set_slot(1, 0)
     tape.replay()
+
+
+@pytest.mark.skipif("NIMBLE_GENERIC" in os.environ, reason="is itself started by this test")
+def test_the_generic_path_passes_the_same_tests() -> None:
+    here = Path(__file__).parent
+    environment = os.environ | {"NIMBLE_GENERIC": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", str(here)]
+    command += ["--ignore", str(here / "test_process.py"), "--ignore", str(here / "test_tape.py")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:]

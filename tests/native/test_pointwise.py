@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -264,13 +260,3 @@ GOOD = [1, 1, 1, 8, 0, 1, 0, 1, 1, OPS["neg"], 1, 0, 0, 0]
 def test_malformed_programs_are_refused(ints: list[int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         run("pointwise.float32", list(torch.zeros(2, 8)), ints)
-
-
-@pytest.mark.skipif("NIMBLE_GENERIC" in os.environ, reason="is itself started by this test")
-def test_the_generic_path_passes_the_same_tests() -> None:
-    here = Path(__file__).parent
-    environment = os.environ | {"NIMBLE_GENERIC": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", str(here)]
-    command += ["--ignore", str(here / "test_process.py"), "--ignore", str(here / "test_tape.py")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-3000:]

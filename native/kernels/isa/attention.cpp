@@ -143,7 +143,8 @@ void attention(void* context) {
   const auto& call = *static_cast<const NativeCall*>(context);
   const auto& plan = *static_cast<const AttentionPlan*>(call.plan);
   const std::int64_t padded = (plan.keys + kPanel - 1) / kPanel * kPanel;
-  const bool packs_keys = plan.queries * plan.group >= 4, packs_values = plan.value_dim % kPanel != 0;
+  const bool packs_keys = plan.queries * plan.group >= 4;  // otherwise it does not pay
+  const bool packs_values = plan.value_dim % kPanel != 0;
   auto* scores = call.operand<float>(1);
   float* keys = scores + padded * kAttentionRows;
   float* values = keys + padded * plan.dim;

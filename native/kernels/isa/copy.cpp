@@ -64,7 +64,9 @@ void transpose(T* out, const T* in, std::int64_t rows, std::int64_t cols, std::i
 }
 
 template <class T>
-void copy_as(const CopyPlan& plan, T* out, const T* in) {
+void copy_between(const NativeCall& call, const CopyPlan& plan) {
+  T* out = call.operand<T>(0);
+  const T* in = call.operand<const T>(1);
   const int last = plan.dims - 1;
   std::int64_t index[kMaxDims] = {};
   for (int d = 0; d >= 0;) {
@@ -102,10 +104,10 @@ void copy_strided(void* context) {
   const auto& plan = *static_cast<const CopyPlan*>(call.plan);
   if (plan.empty) return;
   switch (plan.bytes) {
-    case 1: return copy_as(plan, call.operand<std::uint8_t>(0), call.operand<const std::uint8_t>(1));
-    case 2: return copy_as(plan, call.operand<std::uint16_t>(0), call.operand<const std::uint16_t>(1));
-    case 4: return copy_as(plan, call.operand<float>(0), call.operand<const float>(1));
-    default: return copy_as(plan, call.operand<std::uint64_t>(0), call.operand<const std::uint64_t>(1));
+    case 1: return copy_between<std::uint8_t>(call, plan);
+    case 2: return copy_between<std::uint16_t>(call, plan);
+    case 4: return copy_between<float>(call, plan);
+    default: return copy_between<std::uint64_t>(call, plan);
   }
 }
 

@@ -47,6 +47,17 @@ NIMBLE_INLINE F8 exp8(F8 x) {
   return exp_near_zero(reduced.r) * power_of_two(half) * power_of_two(reduced.n - half);
 }
 
+// exp(x) for x in [-87, 88], or NaN: then 2^n is in range.
+NIMBLE_INLINE F8 exp_in_range(F8 x) {
+  const Reduced reduced = reduce(x);
+  return exp_near_zero(reduced.r) * power_of_two(reduced.n);
+}
+
+// exp(x) for x <= 0, or NaN. Results that would be denormal are 0.
+NIMBLE_INLINE F8 exp_of_negative(F8 x) {
+  return select(x < splat(-87.0f), splat(0.0f), exp_in_range(x));
+}
+
 NIMBLE_INLINE F8 expm1_8(F8 x) {
   x = select(x < splat(-104.0f), splat(-104.0f), x);
   x = select(x > splat(89.0f), splat(89.0f), x);
@@ -115,7 +126,8 @@ NIMBLE_INLINE F8 tanh8(F8 x) {
   p = fma(p, s, 1.33314422036e-1f);
   p = fma(p, s, -3.33332819422e-1f);
   const F8 near = fma(p * s, x, x);
-  const F8 far = splat(1.0f) - splat(2.0f) / (exp8(t + t) + splat(1.0f));
+  const F8 bounded = select(t > splat(10.0f), splat(10.0f), t);  // where the result is 1 already
+  const F8 far = splat(1.0f) - splat(2.0f) / (exp_in_range(bounded + bounded) + splat(1.0f));
   return with_sign(select(t < splat(0.625f), near, far), x);  // keeps -0
 }
 
@@ -131,7 +143,7 @@ NIMBLE_INLINE F8 erf8(F8 x) {
   far = fma(far, t, -1.28717512e-1f);
   far = fma(far, t, -t);
   // The polynomial turns up again for large t, where erf is 1.
-  far = splat(1.0f) - exp8(select(t > splat(4.0f), splat(-20.0f), far));
+  far = splat(1.0f) - exp_in_range(select(t > splat(4.0f), splat(-20.0f), far));
   F8 near = splat(-5.96761703e-4f);
   near = fma(near, s, 4.99119423e-3f);
   near = fma(near, s, -2.67681349e-2f);
@@ -143,14 +155,42 @@ NIMBLE_INLINE F8 erf8(F8 x) {
   return select(t > splat(0.927734375f), with_sign(far, x), near);
 }
 
-// One after the other, by the C library: rare, and hard to get right.
+// One after the other, by the C library.
 template <float (*of)(float)>
 NIMBLE_INLINE F8 each(F8 x) {
   for (int i = 0; i < 8; ++i) x[i] = of(x[i]);
   return x;
 }
+
+#if defined(__AVX2__)
+// sin(x + quadrants pi/2). Only FMA keeps enough digits of x mod pi/2; beyond 8192 not even that.
+template <int kQuadrants, float (*exact)(float)>
+NIMBLE_INLINE F8 sine(F8 x) {
+  if (_mm256_movemask_ps(floats(~(absolute(x) < splat(8192.0f)))) != 0) return each<exact>(x);
+  const F8 n = rounded(x * splat(0.636619772f));
+  F8 r = fma(n, splat(-1.57079637f), x);
+  r = fma(n, splat(4.37113883e-8f), r);
+  r = fma(n, splat(1.71512489e-15f), r);
+  const I8 quadrant = to_int(n) + kQuadrants;
+  const F8 z = r * r;
+  F8 s = fma(splat(-1.9515295891e-4f), z, 8.3321608736e-3f);
+  s = fma(s, z, -1.6666654611e-1f);
+  s = fma(s * z, r, r);
+  F8 c = fma(splat(2.443315711809948e-5f), z, -1.388731625493765e-3f);
+  c = fma(c, z, 4.166664568298827e-2f);
+  c = fma(c * z, z, fma(z, -0.5f, splat(1.0f)));
+  const F8 value = select((quadrant & 1) != 0, c, s);
+  return floats(bits(value) ^ ((quadrant & 2) << 30));
+}
+NIMBLE_INLINE F8 sin8(F8 x) {
+  return select(x == splat(0.0f), x, sine<0, ::sinf>(x));  // keeps -0
+}
+NIMBLE_INLINE F8 cos8(F8 x) { return sine<1, ::cosf>(x); }
+#else
 NIMBLE_INLINE F8 sin8(F8 x) { return each<::sinf>(x); }
 NIMBLE_INLINE F8 cos8(F8 x) { return each<::cosf>(x); }
+#endif
+
 NIMBLE_INLINE F8 pow8(F8 x, F8 y) {
   for (int i = 0; i < 8; ++i) x[i] = ::powf(x[i], y[i]);
   return x;

@@ -95,7 +95,8 @@ void pointwise(void* context) {
   const auto& plan = *static_cast<const PointwisePlan*>(call.plan);
   if (plan.empty) return;
   Registers registers;
-  Sweep sweep{plan, plan.program, plan.program.outputs + plan.program.inputs, registers, {}, {}, {}};
+  const int operands = plan.program.outputs + plan.program.inputs;
+  Sweep sweep{plan, plan.program, operands, registers, {}, {}, {}};
   for (int i = 0; i < sweep.operands; ++i) {
     sweep.at[i] = call.operand<char>(static_cast<std::size_t>(i));
     sweep.gathered[i] = nullptr;

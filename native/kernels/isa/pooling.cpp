@@ -22,7 +22,8 @@ Window window_at(const PoolAxis& axis, std::int64_t out, bool adaptive) {
   const std::int64_t skipped = start < 0 ? (-start + axis.dilation - 1) / axis.dilation : 0;
   const std::int64_t first = start + skipped * axis.dilation;
   const std::int64_t inside = (axis.in - first + axis.dilation - 1) / axis.dilation;
-  return {first, most<std::int64_t>(0, least(axis.kernel - skipped, inside)), axis.dilation, padded};
+  const std::int64_t count = least(axis.kernel - skipped, inside);
+  return {first, most<std::int64_t>(0, count), axis.dilation, padded};
 }
 
 // kVectors vectors of channels of one output pixel. The last may be partial.

@@ -21,7 +21,7 @@ void softmax(void* context) {
     if (plan.logarithm) {
       const F8 m = splat(top);
       const float total =
-          sum_of(y, n, [m](F8 v) __attribute__((always_inline)) { return exp8(v - m); });
+          sum_of(y, n, [m](F8 v) __attribute__((always_inline)) { return exp_of_negative(v - m); });
       const F8 shift = splat(log8(splat(total))[0]);
       map_row(y, y, n, [&](F8 v) __attribute__((always_inline)) { return (v - m) - shift; });
     } else {

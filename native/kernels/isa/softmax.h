@@ -28,19 +28,19 @@ NIMBLE_INLINE float exp_row(float* x, std::int64_t n, float largest) {
   F8 a = splat(0.0f), b = a;
   std::int64_t i = 0;
   for (; i + 16 <= n; i += 16) {
-    const F8 p = exp8(load(x + i) - top), q = exp8(load(x + i + 8) - top);
+    const F8 p = exp_of_negative(load(x + i) - top), q = exp_of_negative(load(x + i + 8) - top);
     store(x + i, p);
     store(x + i + 8, q);
     a += p;
     b += q;
   }
   for (; i + 8 <= n; i += 8) {
-    const F8 p = exp8(load(x + i) - top);
+    const F8 p = exp_of_negative(load(x + i) - top);
     store(x + i, p);
     a += p;
   }
   if (i < n) {
-    const F8 p = exp8(load(x + i, n - i) - top);
+    const F8 p = exp_of_negative(load(x + i, n - i) - top);
     store(x + i, p, n - i);
     b += select(first(n - i), p, splat(0.0f));
   }

@@ -42,7 +42,9 @@ struct Tile {
     for (int r = 0; r < kRows; ++r) {
       const F8 value = splat(x[r * x_row]);
 #pragma GCC unroll 8
-      for (int c = 0; c < kPanels * 2; ++c) sum[part][r][c] = fma(value, column[c], sum[part][r][c]);
+      for (int c = 0; c < kPanels * 2; ++c) {
+        sum[part][r][c] = fma(value, column[c], sum[part][r][c]);
+      }
     }
   }
 

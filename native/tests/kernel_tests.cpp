@@ -1,0 +1,135 @@
+// Native kernels on memory of exactly the size they may touch, for AddressSanitizer.
+#include <cmath>
+#include <cstdint>
+#include <mutex>
+#include <numeric>
+#include <vector>
+
+#include "../kernels/attention.h"
+#include "../kernels/program.h"
+#include "check.h"
+#include "replay.h"
+#include "tape.h"
+
+namespace {
+
+using Floats = std::vector<float>;
+using Ints = std::vector<std::int64_t>;
+
+Floats numbers(std::int64_t count) {
+  Floats values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 17) - 7.5f;
+  return values;
+}
+
+bool near(float a, float b) { return std::abs(a - b) <= 1e-3f * (1.0f + std::abs(b)); }
+
+void run(const char* kernel, const std::vector<void*>& operands, const Ints& ints,
+         const std::vector<double>& floats = {}) {
+  nimble::Tape tape(1, 1, static_cast<std::int64_t>(operands.size()));
+  std::vector<std::pair<std::int64_t, std::int64_t>> at;
+  for (std::size_t i = 0; i < operands.size(); ++i) at.emplace_back(i, 0);
+  tape.native(0, 0, kernel, at, ints, floats);
+  tape.finish();
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    tape.set_slot(static_cast<std::int64_t>(i), operands[i]);
+  }
+  const std::lock_guard held(tape);
+  nimble::replay(tape);
+}
+
+constexpr auto op(nimble::Op code) { return static_cast<std::int64_t>(code); }
+
+}  // namespace
+
+TEST(pointwise_programs_stay_within_their_operands) {
+  for (const std::int64_t n : {1, 7, 8, 9, 511, 512, 513, 1100}) {
+    Floats x = numbers(3 * n), bias = numbers(n), y(x.size());
+    run("pointwise.float32", {y.data(), x.data(), bias.data()},
+        {1, 2, 2, 3, n, 0, n, 1, 0, n, 1, 0, 0, 1, 2, op(nimble::Op::add), 3, 0, 1, 0,
+         op(nimble::Op::tanh), 2, 3, 0, 0});
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      CHECK(near(y[i], std::tanh(x[i] + bias[i % static_cast<std::size_t>(n)])));
+    }
+  }
+}
+
+TEST(linear_stays_within_its_operands) {
+  for (std::int64_t m = 1; m <= 13; ++m) {
+    for (const std::int64_t n : {1, 15, 16, 17, 40}) {
+      const std::int64_t k = 5, panels = (n + 15) / 16;
+      Floats w = numbers(n * k), x = numbers(m * k), bias = numbers(n);
+      Floats packed(static_cast<std::size_t>(panels * 16 * k)), y(static_cast<std::size_t>(m * n));
+      run("pack_linear.float32", {packed.data(), w.data()}, {n, k, k, 1});
+      run("linear.float32", {y.data(), x.data(), packed.data(), bias.data()},
+          {m, n, n, 0, panels, k, k, 1, 0, 0, 0, 1, op(nimble::Op::neg), 1, 0, 0, 0});
+      for (std::int64_t r = 0; r < m; ++r) {
+        for (std::int64_t c = 0; c < n; ++c) {
+          const float* row = &x[static_cast<std::size_t>(r * k)];
+          const float exact = std::inner_product(row, row + k, &w[static_cast<std::size_t>(c * k)],
+                                                 bias[static_cast<std::size_t>(c)]);
+          CHECK(near(y[static_cast<std::size_t>(r * n + c)], -exact));
+        }
+      }
+    }
+  }
+}
+
+TEST(rows_stay_within_their_operands) {
+  for (const std::int64_t n : {1, 8, 13, 33, 100}) {
+    Floats x = numbers(3 * n), y(x.size()), weight = numbers(n);
+    run("layer_norm.float32", {y.data(), x.data(), weight.data()},
+        {n, 1, 0, 0, 0, 1, 3, n, n, 0, 0}, {1e-5});
+    run("softmax.float32", {y.data(), x.data(), weight.data()}, {n, 1, 1, 1, 3, n, n, 0}, {0.5});
+    CHECK(near(std::accumulate(y.begin(), y.begin() + n, 0.0f), 1.0f));
+    Floats sums(3), columns(static_cast<std::size_t>(n));
+    run("sum.float32", {sums.data(), x.data()}, {1, 3, 1, n, 1, n, 1});
+    run("max.float32", {columns.data(), x.data()}, {1, n, 1, 1, 1, 3, n});
+    CHECK(near(sums[0], std::accumulate(x.begin(), x.begin() + n, 0.0f)));
+    Ints best(3);
+    run("argmax.float32", {best.data(), x.data()}, {n, 1, 1, 3, 1, n});
+  }
+}
+
+TEST(images_stay_within_their_operands) {
+  const std::int64_t h = 5, w = 7;
+  for (const std::int64_t c : {1, 8, 11, 45}) {
+    Floats x = numbers(h * w * c), y(x.size()), z(x.size());
+    Floats pooled(static_cast<std::size_t>(6 * c));
+    run("copy_strided", {y.data(), x.data()}, {4, 2, c, h * w, h * w, 1, 1, c});
+    run("copy_strided", {z.data(), y.data()}, {4, 2, h * w, c, c, 1, 1, h * w});
+    CHECK(z == x);
+    run("max_pool_nhwc.float32", {pooled.data(), x.data()},
+        {1, c, h, w, 2, 3, 6 * c, 3 * c, c, h * w * c, w * c, c, 3, 2, 0, 1, 3, 2, 0, 1});
+    run("group_norm_nhwc.float32", {y.data(), x.data()},
+        {1, c, h * w, 1, h * w * c, c, h * w * c, c, 0, 0}, {1e-5});
+    Floats padded(static_cast<std::size_t>((h + 2) * (w + 2) * c));
+    run("pad.float32", {padded.data(), x.data()},
+        {3, h + 2, w + 2, c, 1, 1, 0, h, w, c, (w + 2) * c, c, 1, w * c, c, 1}, {0.0});
+  }
+}
+
+TEST(attention_stays_within_its_operands) {
+  for (const std::int64_t queries : {1, 5, 6, 13}) {
+    for (const std::int64_t dim : {5, 16}) {
+      const std::int64_t keys = 19;
+      Floats q = numbers(queries * dim), k = numbers(keys * dim), y(q.size());
+      Floats v(k.size(), 2.0f);
+      Floats scratch(static_cast<std::size_t>(nimble::attention_scratch(keys, dim, dim)));
+      run("attention.float32", {y.data(), scratch.data(), q.data(), k.data(), v.data()},
+          {1, 1, 1, queries, keys, dim, dim, 1, 0, 0, 0, dim, 0, 0, dim, 0, 0, dim, 0, 0, dim},
+          {0.1});
+      for (const float value : y) CHECK(near(value, 2.0f));
+    }
+  }
+}
+
+TEST(an_index_out_of_range_is_refused) {
+  Floats table = numbers(12), y(6);
+  Ints index = {3, 4};
+  const std::string message = refusal([&] {
+    run("gather_rows", {y.data(), table.data(), index.data()},
+        {4, 1, 2, 3, 4, 0, 3, 0, 3, 0, 1, 0});
+  });
+  CHECK(message == "index out of range in self: 4 of 4");
+}

@@ -1,0 +1,157 @@
+"""Lowered graphs compute what they did before, whole and in tiles, on one stream and on several."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from nimble import zoo
+from nimble.capture import Target, capture
+from nimble.capture.structure import flatten
+from nimble.cli.check import relative_error
+from nimble.devices.cpu import Constants, Replay, supported
+from nimble.graph import verify
+from nimble.lower import lower, split
+from nimble.rewrite import rewrite
+from nimble.schedule import schedule
+
+SMALL = {
+    "resnet50": "64", "inception_v3": "96", "googlenet": "64", "mobilenet_v2": "32x2",
+    "nasnet_a_mobile": "64", "darts": "64", "efficientnet_b0": "64", "squeezenet": "64",
+    "densenet121": "64", "randwire": "64", "bert_tiny": "32x2", "gpt2_step": "16",
+    "vit_tiny": "64", "lstm": "6", "gru": "6", "mlp": "64x3", "gnn": "32", "unet": "32",
+}  # fmt: skip
+
+
+def graphs(model, args):
+    """Before lowering, after it, and with every task in tiles; and the model's tensors."""
+    tensors, structure = flatten((args, {}))
+    captured = capture(Target.of(model), tensors, structure, "m")
+    plain = rewrite(captured.graph)[0]
+    lowered = verify(lower(plain, supported)[0])
+    long = lowered.with_tasks(replace(task, cost=10**6) for task in lowered.tasks)
+    return plain, lowered, verify(split(long, 2, 1, supported)), captured.tensors, tensors
+
+
+def run(graph, tensors, inputs, streams=1):
+    held = Constants().of(graph, tensors)
+    state = {name: tensor.clone() for name, tensor in tensors.items()}
+    replay = Replay(schedule(graph, streams=streams), {**state, **held})
+    return replay([tensor.clone() for tensor in inputs])
+
+
+def agree(model, *args):
+    plain, lowered, tiled, tensors, inputs = graphs(model, args)
+    expected = run(plain, tensors, inputs)
+    for graph, streams in ((lowered, 1), (tiled, 1), (tiled, 2)):
+        got = run(graph, tensors, inputs, streams)
+        assert relative_error(got, expected) < 1e-4
+    return lowered, tiled
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_networks(name):
+    model, args = zoo.build(f"{name}@{SMALL[name]}")
+    lowered, tiled = agree(model, *args)
+    assert len(tiled.tasks) > len(lowered.tasks)
+
+
+def ops(graph):
+    return [task.op for task in graph.tasks]
+
+
+def test_a_concatenation_costs_nothing():
+    model = nn.ModuleList([nn.Conv2d(3, 8, 1), nn.Conv2d(3, 24, 3, padding=1)])
+
+    def run(x):
+        return torch.relu(torch.cat([branch(x) for branch in model], 1)).mean((2, 3))
+
+    lowered, _ = agree(run, torch.randn(1, 3, 6, 6))
+    assert not any("cat" in op or "copy" in op for op in ops(lowered)[1:])
+
+
+def test_a_dense_block_is_one_buffer():
+    layers = nn.ModuleList(nn.Conv2d(4 + 4 * i, 4, 3, padding=1) for i in range(4))
+
+    def run(x):
+        x = torch.relu(x * 2)
+        for layer in layers:
+            x = torch.cat([x, torch.relu(layer(x))], 1)
+        return x.mean((2, 3))
+
+    lowered, _ = agree(run, torch.randn(1, 4, 6, 6))
+    assert "aten.cat.default" not in ops(lowered)
+    assert ops(lowered).count("nimble.copy") <= 1
+
+
+def test_a_residual_and_its_activation_are_the_end_of_a_convolution():
+    layer = nn.Conv2d(8, 8, 3, padding=1)
+    lowered, _ = agree(
+        lambda x: torch.relu(layer(torch.relu(x)) + x).mean((2, 3)), torch.randn(2, 8, 5, 7)
+    )
+    assert ops(lowered).count("nimble.convolution") == 1
+    assert ops(lowered).count("nimble.pointwise") <= 1
+
+
+def test_a_chain_seen_in_another_shape_is_not_joined():
+    lowered, _ = agree(lambda x: x.clamp(1).unsqueeze(1).reciprocal() * 2, torch.rand(16) * 4)
+    assert ops(lowered) == ["nimble.pointwise"] * 2
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize("counted", [False, True])
+def test_pooling(padding, counted):
+    layer = nn.Conv2d(3, 8, 1)
+
+    def run(x):
+        y = torch.relu(layer(x))
+        mean = nn.functional.avg_pool2d(y, 3, 2, padding, count_include_pad=counted)
+        return mean + nn.functional.max_pool2d(y, 3, 2, padding)
+
+    lowered, _ = agree(run, torch.randn(1, 3, 11, 13))
+    assert ops(lowered).count("nimble.pool") == 2
+
+
+@pytest.mark.parametrize("ceil", [False, True])
+def test_windows_that_reach_beyond_the_padding(ceil):
+    layer = nn.Conv2d(3, 8, 1)
+    agree(
+        lambda x: nn.functional.avg_pool2d(torch.relu(layer(x)), 3, 2, 1, ceil_mode=ceil),
+        torch.randn(1, 3, 8, 8),
+    )
+
+
+@pytest.mark.parametrize("groups", [1, 2, 8])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_convolutions_of_all_kinds(groups, stride):
+    model = nn.Sequential(
+        nn.Conv2d(8, 8, 3, stride, 1, groups=groups),
+        nn.SiLU(),
+        nn.Conv2d(8, 40, 1),
+        nn.Hardswish(),
+        nn.ConvTranspose2d(40, 8, 2, 2),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+    ).eval()
+    agree(model, torch.randn(2, 8, 9, 7))
+
+
+def test_matrices_of_all_sizes():
+    for rows in (1, 3, 13, 40):
+        model = nn.Sequential(nn.Linear(24, 40), nn.GELU(), nn.Linear(40, 7), nn.LayerNorm(7))
+        agree(model, torch.randn(rows, 24))
+        agree(lambda x, m=model: m(x) + x[..., :7], torch.randn(2, rows, 24))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention(causal):
+    layer = nn.Linear(32, 96)
+
+    def run(x):
+        q, k, v = layer(x).unflatten(-1, (3, 4, 8)).permute(2, 0, 3, 1, 4)
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        return y.transpose(1, 2).flatten(2)
+
+    lowered, _ = agree(run, torch.randn(2, 10, 32))
+    assert "nimble.attention" in ops(lowered)
