@@ -51,7 +51,7 @@ class _Concatenations:
         dim %= len(whole.shape)
         stacked = task.op == "aten.stack.default"
         strides = whole.strides[:dim] + whole.strides[dim + 1 :] if stacked else whole.strides
-        if any(self._edit.values[v].dtype is not whole.dtype for v in ids):
+        if whole.numel == 0 or any(self._edit.values[v].dtype is not whole.dtype for v in ids):
             return
         ids = [v for v in ids if self._edit.values[v].numel]
         if not stacked and self._is_view_already(ids, whole, dim):
@@ -81,8 +81,6 @@ class _Concatenations:
         if part.role is not Role.INTERMEDIATE or v in self._shown or not is_dense(part):
             return False
         slice_ = replace(part, strides=strides)
-        if graph.tasks[writer].op in JOINING:
-            return False
         if not self._can_write(graph.tasks[writer], slice_):
             return False
         above = [moved(edit.values[a], part, strides) for a in self._views.get(v, ())]

@@ -59,8 +59,8 @@ class _Opening:
         self._names = 0
 
     def is_float32(self, task: Task) -> bool:
-        """Whether all its tensors are, but for the indices of an embedding."""
-        others = (DType.INT64,) if task.op == "aten.embedding.default" else ()
+        """Whether all its tensors are, but for indices."""
+        others = (DType.INT64,) if task.op in _WITH_INDICES else ()
         return all(
             self.graph[v].dtype in (DType.FLOAT32, *others) for v in (*task.reads, *task.writes)
         )
@@ -324,6 +324,7 @@ def _attention(opening: _Opening, task: Task, given: Given) -> list[Task] | None
     return [call(task.name, "nimble.attention", args, (result, scratch), kwargs, task.origin)]
 
 
+_WITH_INDICES = ("aten.embedding.default", "aten.max_pool2d_with_indices.default")
 _ATTENTION_ROWS = 6
 """Queries whose scores are kept at once: kAttentionRows of native/kernels/attention.h."""
 _CONVERSIONS: dict[str, Conversion] = {
