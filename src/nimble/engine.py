@@ -185,7 +185,7 @@ class Engine:
         report: Callable[[str, str], None] = lambda plan, stage: None,
     ) -> None:
         """Make plans ahead of time: for these arguments, and for the ladder that `shapes` names."""
-        tensors, structure = flatten((args, dict(sorted(kwargs.items()))))
+        tensors, structure = flatten((args, kwargs))
         refuse_mutable(structure)
         for tensor, name in zip(tensors, input_names(structure, len(tensors)), strict=True):
             check_tensor(tensor, name)
@@ -330,7 +330,7 @@ def _flatten_call(
     count = len(args)
     plain = not kwargs and all(type(a) is torch.Tensor for a in args)
     if not plain or len({id(a) for a in args}) < count:
-        return flatten((args, dict(sorted(kwargs.items()))))
+        return flatten((args, kwargs))
     if count not in _PLAIN:
         leaves = Nest("tuple", tuple, tuple(range(count)), tuple(Leaf(i) for i in range(count)))
         none = Nest("dict", dict, (), ())

@@ -34,7 +34,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from nimble.capture.attributes import without_python_state
 from nimble.capture.blame import line_of_caller, line_of_error
 from nimble.capture.functional import Updates, functional
-from nimble.capture.structure import Structure, flatten, unflatten
+from nimble.capture.structure import Structure, flatten, flatten_result, unflatten
 from nimble.errors import CaptureError, NimbleError
 
 _DATA_DEPENDENT = (
@@ -195,7 +195,7 @@ def trace(
                 "the model changes a list, dict or other container that it is given (a cache that "
                 "grows, say), which a replay would not do; return the new container instead"
             )
-        out, found["output"] = flatten(result)
+        out, found["output"] = flatten_result(result)
         found["outputs"], found["assigned"] = len(out), tuple(assigned)
         return [*out, *assigned.values()]
 
