@@ -15,6 +15,7 @@ import torch
 from nimble import _aten
 from nimble.artifact import write_engine
 from nimble.capture import Captured, Target, capture, input_names
+from nimble.capture.contents import Snapshot
 from nimble.capture.structure import (
     Leaf,
     Nest,
@@ -65,7 +66,9 @@ class Engine:
         self._last: Plan | None = None
         self._constants = Constants()
         self._lock = threading.RLock()
-        self._watch = _aten.Watch([], [])
+        self._watch = self._places = _aten.Watch([], [])
+        """Of tensors and of places that hold something; of the places only."""
+        self._snapshot: Snapshot | None = None
 
     # Calling
 
@@ -78,6 +81,7 @@ class Engine:
             and plan.signature.structure == structure
             and plan.signature.ambient == ambient()
             and not self._watch.changed()
+            and (self._snapshot is None or not self._snapshot.changed())
             and all(type(t) in PLAIN for t in tensors)
             and not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
         ):
@@ -286,27 +290,39 @@ class Engine:
     def _look_closely(self) -> None:
         """Watch every tensor that a plan reads, and every place in the modules that holds one."""
         tensors = {id(t): t for plan in self._plans.values() for t in plan.tensors.values()}
-        places = self._target.places() if self._target is not None else []
+        places, loose = self._target.watched() if self._target is not None else ([], [])
         self._watch = _aten.Watch(list(tensors.values()), places)
+        self._places = _aten.Watch([], places)
+        self._snapshot = Snapshot(loose) if loose else None
 
     def _notice_changes(self) -> None:
         """Weights edited or replaced since the last look take effect now."""
-        if self._watch.changed():
+        if self._places.changed() or (self._snapshot is not None and self._snapshot.changed()):
             self._take_over_all()
+        elif self._watch.changed():
+            self._bind_again(list(self._plans.values()), {})
+            self._watch.reset()
 
     def _take_over_all(self) -> None:
-        now = self._target.named_tensors() if self._target is not None else {}
-        for plan in list(self._plans.values()):
-            if not self._take_over(plan, now):
-                del self._plans[plan.signature]
-        if self._last is not None and self._last.signature not in self._plans:
-            self._last = None
+        now: dict[str, torch.Tensor] = {}
+        plans = list(self._plans.values())
+        if self._target is not None:
+            self._target = self._target.renewed()
+            now, fingerprint = self._target.named_tensors(), self._target.fingerprint()
+            plans = [plan for plan in plans if plan.fingerprint == fingerprint]
+        self._bind_again(plans, now)
         self._look_closely()
+
+    def _bind_again(self, plans: list[Plan], now: Mapping[str, torch.Tensor]) -> None:
+        """Keep of these plans what fits the tensors that the modules hold now."""
+        plans = [plan for plan in plans if self._take_over(plan, now)]
+        self._constants.keep_only(t for plan in plans for t in plan.constants.values())
+        self._plans = OrderedDict((plan.signature, plan) for plan in plans)
+        if not any(plan is self._last for plan in plans):
+            self._last = None
 
     def _take_over(self, plan: Plan, now: Mapping[str, torch.Tensor]) -> bool:
         """Bind a plan to the tensors that the modules hold now; False if it does not fit them."""
-        if self._target is not None and self._target.fingerprint() != plan.fingerprint:
-            return False
         fresh = {name: now.get(name, old) for name, old in plan.tensors.items()}
         try:
             plan.replay.rebind(fresh)

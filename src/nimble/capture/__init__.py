@@ -10,7 +10,8 @@ import torch
 from nimble.capture.build import Root, build
 from nimble.capture.layout import eager_strides
 from nimble.capture.structure import Structure, paths
-from nimble.capture.trace import Target, trace
+from nimble.capture.target import Target
+from nimble.capture.trace import trace
 from nimble.errors import CaptureError
 from nimble.graph import Graph, Role
 
