@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,7 @@ from nimble.capture.structure import (
 )
 from nimble.devices.cpu import Constants
 from nimble.errors import CaptureError, InputError, UnfitError
+from nimble.graph import Graph
 from nimble.ladder import Shapes, pad_rows, resized, rungs
 from nimble.observe.explain import explain_plans
 from nimble.observe.timeline import Timeline
@@ -89,6 +91,9 @@ class Engine:
                 return unflatten(plan.output, plan.replay(tensors))
             except _aten.Mismatch:
                 pass  # Another signature, or bad input: the careful way finds out which.
+            except RuntimeError:
+                if not any(t.is_nested for t in tensors):
+                    raise
         return self._call_carefully(tensors, structure)
 
     def _call_carefully(self, tensors: list[torch.Tensor], structure: Structure) -> Any:
@@ -98,6 +103,7 @@ class Engine:
             names = input_names(structure, len(tensors))
             for tensor, name in zip(tensors, names, strict=True):
                 check_tensor(tensor, name)
+            given = tensors
             tensors = [t.resolve_conj().resolve_neg() for t in tensors]
             signature = self._signature(tensors, structure)
             plan, rows = self._find(signature, tensors)
@@ -105,9 +111,10 @@ class Engine:
             self._plans.move_to_end(plan.signature)
         if rows is None:
             try:
-                return unflatten(plan.output, plan.replay(tensors))
+                results = plan.replay(tensors)
             except _aten.Mismatch as error:
-                raise InputError(f"{names[error.args[0]]}: {error.args[1]}") from None
+                raise InputError(_mismatch(names, *error.args)) from None
+            return unflatten(plan.output, _written_back(plan.graph, given, tensors, results))
         wide = _rows(plan.signature)
         inputs = [
             pad_rows(tensor, wide) if shape[:1] == (wide,) else tensor
@@ -359,6 +366,12 @@ class Engine:
             self._notice_changes()
         if not self._plans:
             raise InputError("the engine has no plan now; call it first")
+        count = len(self._plans)
+        if type(plan) is not int or not -count <= plan < count:
+            raise InputError(
+                f"timeline({plan!r}): the engine has {count} plans; expected a number from "
+                f"{-count} to {count - 1}"
+            )
         chosen = self.plans[plan]
         return Timeline.of(chosen.schedule, chosen.replay.measure(chosen.example))
 
@@ -401,6 +414,34 @@ def _flatten_call(
         none = Nest("dict", dict, (), ())
         _PLAIN[count] = Nest("tuple", tuple, (0, 1), (leaves, none))
     return list(args), _PLAIN[count]
+
+
+def _written_back(
+    graph: Graph,
+    given: list[torch.Tensor],
+    tensors: list[torch.Tensor],
+    results: list[torch.Tensor],
+) -> list[torch.Tensor]:
+    """The results. Of inputs that were conjugated or negated views a copy was bound: what the model
+    wrote there is copied back, and they themselves are returned in its place."""
+    copied = [i for i, tensor in enumerate(tensors) if tensor is not given[i]]
+    if not copied:
+        return results
+    written = {graph.homes[value.id] for value in graph.values if value.overwrites is not None}
+    for i in copied:
+        if graph.inputs[i] in written:
+            given[i].copy_(tensors[i])
+    originals = {id(tensors[i]): given[i] for i in copied}
+    return [originals.get(id(result), result) for result in results]
+
+
+def _mismatch(names: list[str], index: int, why: str) -> str:
+    """What is wrong with an argument, and what to do."""
+    why = re.sub(r"\binput (\d+)\b", lambda found: names[int(found[1])], why)
+    todo = "; pass a copy of one of them (.clone())" if "shares memory" in why else ""
+    todo = "; pass a plain, dense one (.clone())" if "no ordinary" in why else todo
+    todo = "; pass a copy of it (.clone())" if "inference tensor" in why else todo
+    return f"{names[index]}: {why}{todo}"
 
 
 def _rows(signature: Signature) -> int:

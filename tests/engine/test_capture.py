@@ -1,5 +1,6 @@
 """What can be captured, and that the replay is what eager does."""
 
+import copy
 import dataclasses
 from collections import OrderedDict, namedtuple
 
@@ -240,6 +241,50 @@ class TestState:
             x = torch.full((2,), float(step))
             torch.testing.assert_close(engine(x), theirs(x))
         torch.testing.assert_close(mine.seen, theirs.seen)
+
+    def test_buffers_that_change_places(self):
+        class Pong(nn.Module):
+            def __init__(self):
+                super().__init__()
+                for name in "abc":
+                    self.register_buffer(name, torch.randn(2, 2))
+
+            def forward(self, x):
+                self.a, self.b, self.c = self.b, self.a, self.c.t()
+                return self.a * x
+
+        mine = Pong()
+        theirs = copy.deepcopy(mine)
+        engine = nimble.compile(mine, (torch.ones(2),))
+        for _ in range(3):
+            x = torch.randn(2)
+            torch.testing.assert_close(engine(x), theirs(x))
+            torch.testing.assert_close(mine.state_dict(), theirs.state_dict())
+
+    def test_conjugated_inputs_are_updated(self):
+        def model(x):
+            return x.mul_(1j), x + 1
+
+        engine = nimble.compile(model, (torch.randn(3, dtype=torch.complex64),))
+        for _ in range(2):
+            mine = torch.randn(3, dtype=torch.complex64)
+            theirs = mine.clone()
+            shown = mine.conj()
+            got, expected = engine(shown), model(theirs.conj())
+            assert got[0] is shown
+            torch.testing.assert_close(got, expected)
+            torch.testing.assert_close(mine, theirs)
+
+    def test_a_negated_view_of_an_updated_input(self):
+        def model(x):
+            x.real.mul_(2)
+            return x.conj().imag, x.conj()
+
+        x = torch.randn(3, dtype=torch.complex64)
+        theirs = x.clone()
+        got, expected = nimble.compile(model, (x,))(x), model(theirs)
+        torch.testing.assert_close(got, expected)
+        torch.testing.assert_close(x, theirs)
 
     def test_a_buffer_replaced_by_assignment(self):
         class Mean(nn.Module):

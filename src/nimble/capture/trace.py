@@ -31,6 +31,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from nimble.capture.attributes import without_python_state
 from nimble.capture.blame import line_of_caller, line_of_error
 from nimble.capture.functional import Updates, functional
+from nimble.capture.outside import Kept, seeding_refused, without_python_randomness
 from nimble.capture.structure import Structure, flatten, flatten_result, unflatten
 from nimble.capture.target import Target as Target
 from nimble.errors import CaptureError, NimbleError
@@ -85,7 +86,7 @@ def trace(
         found["outputs"], found["assigned"] = len(out), tuple(assigned)
         return [*out, *assigned.values()]
 
-    updates = Updates()
+    updates, kept = Updates(), Kept()
     tracer = make_fx(
         functional(flat, (*names, *called), updates),
         tracing_mode="fake",
@@ -95,7 +96,7 @@ def trace(
     def run() -> torch.fx.GraphModule:
         # The flag tells libraries not to look into tensors, as torch.compile does.
         tracing = torch.compiler._compile_session_context()
-        with torch.no_grad(), tracing, _origins(target):
+        with torch.no_grad(), tracing, seeding_refused(), _origins(target, kept):
             return tracer(list(named.values()), tensors)
 
     try:
@@ -103,7 +104,10 @@ def trace(
         # The caller's own modes (a profiler, a counter of operations) stay out of the trace.
         modes = _disable_current_modes()
         with _one_at_a_time, modes, torch.random.fork_rng(devices=[]), _unlogged():
-            module = without_python_state(target.submodules(), run)
+            module = without_python_randomness(
+                lambda: without_python_state(target.submodules(), run)
+            )
+            kept.refuse()
     except NimbleError:
         raise
     except Exception as error:
@@ -142,6 +146,11 @@ def _explain(error: Exception) -> CaptureError:
         )
     if ".numpy() is not supported" in str(error):
         return CaptureError(f"the model turns a tensor into a NumPy array{at}. {OTHER_DOOR}")
+    if "mutating a non-functional tensor" in str(error):
+        return CaptureError(
+            f"the model updates a tensor in place{at} that is neither an argument nor a buffer, "
+            "and a replay would not know it; make it a buffer (register_buffer)"
+        )
     if isinstance(error, SyntaxError):
         return CaptureError(
             "the model calls an operator that PyTorch's tracer cannot write down "
@@ -186,8 +195,9 @@ def _assigned_buffers(target: Target, held: dict[str, torch.Tensor]) -> dict[str
 
 
 @contextlib.contextmanager
-def _origins(target: Target) -> Iterator[None]:
-    """Write into every node which submodule and which line of the user's model made it."""
+def _origins(target: Target, kept: Kept) -> Iterator[None]:
+    """Write into every node which submodule and which line of the user's model made it; note
+    whatever the model gets to see."""
     known = {
         id(module): ".".join(filter(None, (prefix, name)))
         for prefix, root in target.modules.items()
@@ -201,7 +211,9 @@ def _origins(target: Target) -> Iterator[None]:
         ) -> Any:
             note = {"module": stack[-1], "line": line_of_caller()}
             fx_traceback.current_meta["custom"] = note
-            return func(*args, **(kwargs or {}))
+            result = func(*args, **(kwargs or {}))
+            kept.note(result, note["line"])
+            return result
 
     def enter(module: nn.Module, _args: Any) -> None:
         stack.append(known.get(id(module), stack[-1]))
