@@ -67,7 +67,9 @@ class Plan:
     fingerprint: tuple[Any, ...] = ()
     """What else the capture depended on: modules, their names for tensors, attributes, hooks."""
     paddable: bool = False
-    """Whether its rows are proven independent, so that a smaller batch may be padded to it."""
+    """Whether its rows are proven independent, so that a smaller batch might be padded to it."""
+    padded: dict[int, str | None] = field(default_factory=dict)
+    """Smaller numbers of rows → why they must not be padded to it; None: proven that they may."""
 
     @property
     def schedule(self) -> Schedule:

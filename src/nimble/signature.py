@@ -71,6 +71,10 @@ def check_tensor(tensor: torch.Tensor, name: str) -> None:
     """Refuse what no plan can take, with what to do instead."""
     if tensor.device.type != "cpu":
         raise InputError(f"{name} is on {tensor.device}; this engine runs on the CPU: .cpu()")
+    if tensor.is_nested:
+        raise InputError(
+            f"{name} is a nested tensor; expected a dense one: torch.nested.to_padded_tensor"
+        )
     if tensor.layout is not torch.strided:
         raise InputError(f"{name} has layout {tensor.layout}; expected a dense tensor: .to_dense()")
     if type(tensor) not in PLAIN:

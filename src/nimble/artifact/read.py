@@ -160,7 +160,8 @@ def _plan(
         reason=reason,
         measured_ns=data["measured_ns"] if keep_schedule else None,
         choice=str(data["choice"]) if keep_schedule else planned.decision.reason,
-        paddable=data["paddable"] is True,
+        paddable=bool(data["paddable"]),
+        padded=dict.fromkeys(n for n in data["paddable"] if type(n) is int),
     )
 
 

@@ -84,7 +84,7 @@ def _plan(plan: Plan, number: int, tensors: dict[str, torch.Tensor]) -> dict[str
         "captured_tasks": plan.captured_tasks,
         "measured_ns": plan.measured_ns,
         "choice": plan.choice,
-        "paddable": plan.paddable,
+        "paddable": sorted(rows for rows, why in plan.padded.items() if why is None),
     }
 
 

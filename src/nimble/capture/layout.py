@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from nimble.errors import CaptureError
+
 aten = torch.ops.aten
 
 
@@ -21,6 +23,21 @@ def eager_strides(
 
 
 class _Run(fx.Interpreter):
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module)
+        self.extra_traceback = False  # Ours says it in a line.
+
+    def run_node(self, node: fx.Node) -> Any:
+        try:
+            return super().run_node(node)
+        except Exception as error:
+            where = (node.meta.get("custom") or {}).get("line", "")
+            first = (str(error).strip().splitlines() or [""])[0]
+            raise CaptureError(
+                f"the model raised {type(error).__name__}{f' at {where}' if where else ''}, when "
+                f"{node.target} ran on the example arguments: {first}"
+            ) from error
+
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         # Where kernels and shape functions differ, a reshape that was traced as a view may have to
         # copy, as it does in eager.

@@ -38,7 +38,10 @@ def why_refused(op: OpOverload) -> str | None:
     if _name(op) in _REFUSED:
         return "it reaches outside of its tensors"
     if op is not torch.ops.aten.copy_.default and op._schema.is_mutable:
-        return "it changes a tensor in place that the model does not own as a buffer or an input"
+        return (
+            "it changes a tensor in place that the model does not own as a buffer or an input; "
+            "make it a buffer (register_buffer)"
+        )
     kernels = [
         line
         for line in torch._C._dispatch_dump(_name(op)).splitlines()
