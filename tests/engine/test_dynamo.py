@@ -1,5 +1,7 @@
 """torch.compile(backend="nimble"): as any backend, with graph breaks, recompiles and gradients."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -105,3 +107,39 @@ def test_errors_of_the_engine_are_nimbles():
     engine = nimble.compile(lambda x: x + 1, (torch.ones(2),), strict_shapes=True)
     with pytest.raises(nimble.NimbleError):
         engine(torch.ones(3))
+
+
+NORMS = {
+    "layer": lambda: nn.LayerNorm(8),
+    "group": lambda: nn.GroupNorm(2, 8),
+    "batch": lambda: nn.BatchNorm1d(8),
+}
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_statistics_of_mixed_precision_have_the_kernels_dtype(norm):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 8), NORMS[norm]())
+    other = copy.deepcopy(model)
+    fast = torch.compile(model, backend="nimble")
+    for _ in range(2):
+        x = torch.randn(4, 8)
+        with torch.autocast("cpu", torch.bfloat16):
+            mine, theirs = fast(x), other(x)
+        torch.testing.assert_close(mine, theirs)
+        mine.float().square().mean().backward()
+        theirs.float().square().mean().backward()
+    for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, theirs.grad, atol=1e-2, rtol=1e-2)
+
+
+def test_what_is_computed_from_mistyped_statistics_has_the_kernels_dtype_too():
+    def model(x, weight):
+        y, mean, rstd = torch.native_layer_norm(x, (8,), weight, None, 1e-5)
+        return mean.t()[:, 1:], y + mean * 2, rstd
+
+    x, weight = torch.randn(4, 8, dtype=torch.bfloat16), torch.ones(8)
+    engine = nimble.compile(model, (x, weight))
+    for mine, theirs in zip(engine(x, weight), model(x, weight), strict=True):
+        torch.testing.assert_close(mine, theirs)
+        assert mine.stride() == theirs.stride()
