@@ -200,7 +200,7 @@ EAGER_PARTS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:ComplexHalf support:UserWarning")
+@pytest.mark.filterwarnings("ignore:ComplexHalf support", "ignore:flex_attention called")
 @pytest.mark.parametrize("case", EAGER_PARTS)
 def test_whatever_no_engine_can_replay_runs_eagerly_between_engines(case, noted):
     model, make = EAGER_PARTS[case]
