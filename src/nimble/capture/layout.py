@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import has_free_symbols
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 aten = torch.ops.aten
@@ -49,6 +50,8 @@ class _Run(fx.Interpreter):
 
     def _correct(self, node: fx.Node, result: Any) -> None:
         promised = node.meta.get("val")
+        if has_free_symbols(promised):
+            return  # A shape that depends on data: refused where the graph is built.
         if any(source in self._corrected for source in node.all_input_nodes):
             # Computed again, not just typed anew: a view must lie in what it is a view of.
             args, kwargs = fx.map_arg((node.args, node.kwargs), self._promised)

@@ -216,7 +216,7 @@ def trace(
         # One at a time: tracing swaps the tensors of modules and sets hooks for the whole process.
         # The caller's own modes (a profiler, a counter of operations) stay out of the trace.
         modes = _disable_current_modes()
-        with _one_at_a_time, modes, torch.random.fork_rng(devices=[]), _unlogged():
+        with _one_at_a_time, modes, torch.random.fork_rng(devices=[]), unlogged():
             module = without_python_state(target.submodules(), run)
     except NimbleError:
         raise
@@ -234,7 +234,7 @@ def trace(
 
 
 @contextlib.contextmanager
-def _unlogged() -> Iterator[None]:
+def unlogged() -> Iterator[None]:
     """PyTorch logs what a fake tensor raises, traceback and all; our error says it in a line."""
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     level = logger.level
