@@ -7,10 +7,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention.flex_attention import flex_attention
 from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
 
 import nimble
+from nimble.errors import InputError
 
 
 @pytest.fixture(autouse=True)
@@ -270,3 +274,32 @@ def test_a_limit_of_memory_is_kept_rather_than_run_eagerly():
     )
     with pytest.raises(nimble.NimbleError, match="8"):
         fast(torch.ones(1000))
+
+
+@pytest.mark.parametrize("backend", ["eager", "nimble"])
+def test_an_engine_inside_of_a_compiled_function_breaks_the_graph(backend):
+    model = nn.Linear(4, 4).requires_grad_(False)
+    engine = nimble.compile(model, (torch.randn(2, 4),))
+    fast = torch.compile(lambda x: engine(x * 2) + 1, backend=backend)
+    for rows in (2, 3):  # One plan is there, the other is made inside.
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(fast(x), model(x * 2) + 1)
+    torch.testing.assert_close(torch.compile(engine, backend=backend)(x), model(x))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_whoever_looks_at_operators_is_told_that_a_replay_has_none():
+    x = torch.randn(2, 4)
+    engine = nimble.compile(nn.Linear(4, 4), (x,))
+    for mode in ("real", "fake", "symbolic"):
+        with pytest.raises(InputError, match="cannot be traced"):
+            make_fx(engine, tracing_mode=mode)(x)
+    for transform in (torch.func.vmap, torch.func.grad):
+        with pytest.raises(InputError, match="function transform"):
+            transform(lambda y: engine(y).sum())(x)
+    with forward_ad.dual_level():
+        with pytest.raises(InputError, match="forward-mode"):
+            engine(forward_ad.make_dual(x, torch.ones_like(x)))
+        engine(x)  # No derivative is lost here.
+    with FlopCounterMode(display=False):
+        engine(x)
