@@ -11,6 +11,7 @@ import contextlib
 import functools
 import inspect
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,13 @@ _DATA_DEPENDENT = (
     DynamicOutputShapeException,
 )
 _one_at_a_time = threading.RLock()
+# A fork waits for the trace of another thread: in the child, nobody would put the model's own
+# tensors back.
+os.register_at_fork(
+    before=_one_at_a_time.acquire,
+    after_in_parent=_one_at_a_time.release,
+    after_in_child=_one_at_a_time.release,
+)
 OTHER_DOOR = 'Use torch.compile(model, backend="nimble"), which breaks the graph there and goes on.'
 
 
