@@ -269,6 +269,11 @@ def _explain(error: Exception) -> CaptureError:
             "the model calls an operator that PyTorch's tracer cannot write down "
             "(x.random_(low, high), for one; use torch.randint(low, high, x.shape)). " + OTHER_DOOR
         )
+    if "token for effect" in str(error):
+        return CaptureError(
+            f"the model calls an operator that may raise for its data (torch.linalg.inv){at}, and "
+            f"a replay does not check data. {OTHER_DOOR}"
+        )
     if isinstance(error, UnsupportedFakeTensorException):
         return CaptureError(f"the model cannot be traced{at}: {first}. {OTHER_DOOR}")
     return CaptureError(f"the model raised {type(error).__name__}{at}: {first}")
