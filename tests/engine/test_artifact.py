@@ -346,3 +346,24 @@ def test_an_engine_is_saved_and_not_pickled(saved):
     for copying in (copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match=r"engine\.save"):
             copying(saved[1])
+
+
+def test_what_pytorch_returns_under_names_keeps_them(tmp_path):
+    def model(x):
+        return {"best": x.topk(2), "most": x.max(0)}
+
+    x = torch.randn(5)
+    nimble.compile(model, (x,)).save(tmp_path / "named.nimble")
+    got = nimble.load(tmp_path / "named.nimble")(x)
+    assert type(got["best"]) is torch.return_types.topk
+    assert torch.equal(got["best"].indices, model(x)["best"].indices)
+    assert torch.equal(got["most"].values, model(x)["most"].values)
+
+
+def test_a_class_of_pytorchs_with_other_fields(tmp_path):
+    nimble.compile(lambda x: x.topk(2), (torch.randn(5),)).save(tmp_path / "named.nimble")
+
+    def change(body):
+        body["plans"][0]["output"]["class"] = "torch.return_types.lu_unpack"
+
+    refused(tmp_path, rewritten(tmp_path / "named.nimble", change), "3-sequence")

@@ -13,6 +13,7 @@ import inspect
 import logging
 import os
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -257,6 +258,18 @@ def _explain(error: Exception) -> CaptureError:
     where = line_of_error(error.__traceback__)
     at = f" at {where}" if where else ""
     first = (str(error).strip().splitlines() or [""])[0]
+    if "extract specialized integer" in first:
+        last = traceback.extract_tb(error.__traceback__)
+        if any(f.filename.endswith("nn/modules/batchnorm.py") for f in last):
+            return CaptureError(
+                f"a BatchNorm in train mode has momentum=None{at}: it divides by a number of calls "
+                f"that it reads from a tensor; set momentum to a number. {OTHER_DOOR}"
+            )
+        return CaptureError(
+            f"the model takes a number out of a tensor{at}. Where it is an index x[:, i] with a "
+            "tensor i of no dimensions: x.index_copy_(1, i.view(1), y) writes and "
+            f"x.index_select(1, i.view(1)) reads without taking it out. {OTHER_DOOR}"
+        )
     if isinstance(error, _DATA_DEPENDENT) or "value out of a tracing tensor" in str(error):
         return CaptureError(
             f"the model depends on the data in a tensor{at}: its path or shapes would differ from "
