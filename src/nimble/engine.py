@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import threading
 from collections import OrderedDict
@@ -10,8 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import torch
+import torch.autograd.forward_ad as forward_ad
+from torch._C._dynamo.eval_frame import _FrameAction as FrameAction
+from torch._C._dynamo.eval_frame import _FrameExecStrategy as FrameExecStrategy
+from torch._C._dynamo.eval_frame import set_code_exec_strategy
 
 from nimble import _aten
 from nimble.artifact import write_engine
@@ -34,7 +40,16 @@ from nimble.observe.explain import explain_plans
 from nimble.observe.timeline import Timeline
 from nimble.plan import Plan, Report, Settings, make_plan
 from nimble.rewrite.rows import dependent_rows, different_tasks, not_fresh
-from nimble.signature import PLAIN, Signature, ambient, check_tensor, type_of, type_text
+from nimble.signature import (
+    PLAIN,
+    Signature,
+    ambient,
+    check_tensor,
+    modes_count,
+    refuse_tracing,
+    type_of,
+    type_text,
+)
 
 
 class Engine:
@@ -71,6 +86,7 @@ class Engine:
         self._watch = self._places = _aten.Watch([], [])
         """Of tensors and of places that hold something; of the places only."""
         self._snapshot: Snapshot | None = None
+        _engines.add(self)
 
     # Calling
 
@@ -86,6 +102,8 @@ class Engine:
             and (self._snapshot is None or not self._snapshot.changed())
             and all(type(t) in PLAIN for t in tensors)
             and not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
+            and not modes_count()
+            and forward_ad._current_level < 0
         ):
             try:
                 return unflatten(plan.output, plan.replay(tensors))
@@ -98,6 +116,7 @@ class Engine:
 
     def _call_carefully(self, tensors: list[torch.Tensor], structure: Structure) -> Any:
         with self._lock:
+            refuse_tracing()
             self._notice_changes()
             refuse_mutable(structure)
             names = input_names(structure, len(tensors))
@@ -387,6 +406,10 @@ class Engine:
                 self._prove_padding(plans)
         write_engine(Path(path), self.name, self.settings, plans, self._pad)
 
+    def after_fork(self) -> None:
+        """In the child: whoever held the lock, compiling say, is gone."""
+        self._lock = threading.RLock()
+
     def __reduce__(self) -> Any:
         raise TypeError(
             "an Engine cannot be copied or pickled: it is bound to memory and threads of this "
@@ -396,6 +419,23 @@ class Engine:
     def __repr__(self) -> str:
         return f"Engine({self.name}, {len(self._plans)} plans, {self.settings.workers} workers)"
 
+
+_engines: WeakSet[Engine] = WeakSet()
+
+
+def _after_fork() -> None:
+    for engine in _engines:
+        engine.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+# torch.compile of a function that calls an engine breaks the graph there: what is a replay already
+# needs no tracing. The same as torch.compiler.disable, without its wrapper around every call.
+_SKIP = FrameExecStrategy(FrameAction.SKIP, FrameAction.SKIP)
+set_code_exec_strategy(Engine.__call__.__code__, _SKIP)
+Engine.__call__._torchdynamo_disable = True  # type: ignore[attr-defined]
+Engine.__call__._torchdynamo_disable_msg = "an engine is compiled"  # type: ignore[attr-defined]
 
 _PLAIN: dict[int, Structure] = {}
 _GIVE_TYPES = ". Arguments of a class of your own need nimble.load(..., types=[TheClass])"

@@ -533,6 +533,33 @@ class TestRandomness:
 
 
 class TestRefusals:
+    def test_an_index_taken_out_of_a_tensor_is_told_what_does_without(self):
+        def takes(cache, at, x):
+            cache[:, at] = x
+            return cache * 2
+
+        def advised(cache, at, x):
+            cache.index_copy_(1, at.view(1), x.unsqueeze(1))
+            return cache * 2
+
+        given = torch.zeros(2, 5, 3), torch.tensor(3), torch.randn(2, 3)
+        with pytest.raises(CaptureError, match=r"index_copy_\(1, i\.view\(1\), y\)"):
+            nimble.compile(takes, given)
+        engine = nimble.compile(advised, given)
+        for at in (0, 4):
+            mine, theirs = (run(torch.ones(2, 5, 3), torch.tensor(at), given[2])
+                            for run in (engine, takes))  # fmt: skip
+            assert torch.equal(mine, theirs)
+
+    def test_a_batch_norm_that_counts_its_calls(self):
+        with pytest.raises(CaptureError, match="set momentum to a number"):
+            nimble.compile(nn.BatchNorm1d(3, momentum=None), (torch.randn(4, 3),))
+
+    def test_operators_that_check_their_data(self):
+        for op in (torch.linalg.inv, torch.linalg.cholesky, lambda x: torch.linalg.solve(x, x)):
+            with pytest.raises(CaptureError, match=r"may raise for its data.*backend=\"nimble\""):
+                nimble.compile(op, (torch.eye(3),))
+
     def test_control_flow_names_the_line_and_the_other_door(self):
         def model(x):
             if x.sum() > 0:  # the line to be named

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
 import safetensors
 import safetensors.torch
@@ -18,11 +18,11 @@ from nimble import _core
 from nimble.artifact.layout import DIGESTS, FORMAT, PLAN, WEIGHTS, this_cpu
 from nimble.artifact.structures import class_name, decode
 from nimble.capture.dtypes import FROM_TORCH, TO_TORCH
-from nimble.capture.operators import find, why_refused
+from nimble.capture.operators import find, why_not_pure
 from nimble.capture.types import check_types
 from nimble.devices.cpu import WAIT_NS, Constants, Replay, ReplayPool
 from nimble.errors import ArtifactError, NimbleError
-from nimble.graph import DType, Graph, RecordedCosts, Role
+from nimble.graph import DType, Graph, RecordedCosts, Ref, Role, Symbol, Task
 from nimble.graph.codec import decode as decode_graph
 from nimble.lower import choose_native_kernels
 from nimble.plan import Plan, Settings
@@ -30,6 +30,10 @@ from nimble.rewrite import Step
 from nimble.schedule import Decision, Schedule, Wait, schedule
 from nimble.signature import Signature
 
+_SYMBOLS = {("device", "cpu"), ("layout", "strided")} | {
+    ("memory_format", f"{name}_format") for name in ("contiguous", "preserve")
+}
+_SYMBOLS |= {("memory_format", "channels_last"), ("memory_format", "channels_last_3d")}
 # What reading nonsense as a plan may raise; each becomes an ArtifactError with its cause.
 _DAMAGE = (
     NimbleError,
@@ -42,6 +46,9 @@ _DAMAGE = (
     MemoryError,
     OverflowError,
 )
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,9 @@ def _load(
     types: dict[str, type[Any]],
     workers: int | None,
 ) -> Loaded:
-    saved = Settings(**body["settings"])
+    saved = _record(Settings, body["settings"])
+    if saved.workers < 1 or (saved.memory_limit or 0) < 0:
+        raise ArtifactError(f"the settings are malformed: {saved}")
     settings = replace(saved, workers=workers or _core.usable_cores())
     here = body["cpu"] == this_cpu() and settings.workers == saved.workers
     constants = Constants()
@@ -146,41 +155,68 @@ def _plan(
     if inputs != tuple(_input_type(graph, id) for id in graph.inputs):
         raise ArtifactError("the signature does not fit the graph's inputs")
     structure = decode(data["arguments"], len(inputs), types)
+    measured = data["measured_ns"] is not None
     return Plan(
         signature=Signature(structure, inputs, (), _ambient(data["ambient"])),
-        names=[str(name) for name in data["names"]],
+        names=[str(name) for name, _ in zip(data["names"], inputs, strict=True)],
         output=decode(data["output"], len(graph.outputs), types),
         tensors=tensors,
-        captured_tasks=int(data["captured_tasks"]),
+        captured_tasks=_number(data["captured_tasks"]),
         graph=graph,
-        steps=tuple(Step(**step) for step in data["steps"]),
+        steps=tuple(_record(Step, step) for step in data["steps"]),
         replay=ReplayPool(replay, settings.workers),
         constants=held,
         example=[_zeros(dtype, shape, strides) for dtype, shape, strides in inputs],
         reason=reason,
-        measured_ns=data["measured_ns"] if keep_schedule else None,
+        measured_ns=_number(data["measured_ns"]) if keep_schedule and measured else None,
         choice=str(data["choice"]) if keep_schedule else planned.decision.reason,
         paddable=bool(data["paddable"]),
         padded=dict.fromkeys(n for n in data["paddable"] if type(n) is int),
     )
 
 
+def _record(kind: type[T], data: dict[str, Any]) -> T:
+    """The dataclass with these fields, each of the type that it declares."""
+    made = kind(**data)
+    for name, expected in get_type_hints(kind).items():
+        held = getattr(made, name)
+        if not isinstance(held, expected) or (type(held) is bool) != (expected is bool):
+            raise ArtifactError(f"{name} is {held!r}, and has to be a {expected}")
+    return made
+
+
+def _number(data: Any) -> int:
+    if type(data) is not int or not 0 <= data < 1 << 63:
+        raise ArtifactError(f"{data!r} is no number of tasks or nanoseconds")
+    return data
+
+
 def _graph(data: Any, settings: Settings) -> Graph:
     """The graph, with only operators that may be replayed, and kernels chosen here."""
     graph = decode_graph(data)
     for part in (graph, graph.prologue):
-        for task in part.tasks if part is not None else ():
-            if not task.op.startswith("aten."):
-                raise ArtifactError(f"operator {task.op} is not allowed in a saved engine")
-            why = why_refused(find(task.op))
-            if why is not None:
-                raise ArtifactError(f"operator {task.op} is not allowed in a saved engine: {why}")
         if part is not None:
+            for task in part.tasks:
+                _check_task(part, task)
             check_types(part)
     graph = graph.with_tasks(replace(task, kernel="aten") for task in graph.tasks)
     if settings.native_kernels:
         graph = choose_native_kernels(graph, set(_core.native_kernels()))
     return graph
+
+
+def _check_task(graph: Graph, task: Task) -> None:
+    why = why_not_pure(find(task.op))
+    if why is not None:
+        raise ArtifactError(f"operator {task.op} is not allowed in a saved engine: {why}")
+    for arg in (*task.args, *(arg for _, arg in task.kwargs)):
+        if isinstance(arg, Symbol) and (arg.kind, arg.name) not in _SYMBOLS:
+            raise ArtifactError(f"task {task.name!r} asks for {arg.kind} {arg.name!r}")
+    # What is written in place is the first argument, and the proof has to know.
+    versions = [graph[v].overwrites for v in task.writes if graph[v].overwrites is not None]
+    written = [arg.id for arg in task.args[:1] if isinstance(arg, Ref)]
+    if versions != (written if task.op == "aten.copy_.default" else []):
+        raise ArtifactError(f"task {task.name!r} ({task.op}) does not write what it says")
 
 
 def _schedule(graph: Graph, data: dict[str, Any]) -> Schedule:
@@ -191,7 +227,7 @@ def _schedule(graph: Graph, data: dict[str, Any]) -> Schedule:
         waits=tuple(Wait(task, on) for task, on in data["waits"]),
         offsets=tuple(data["offsets"]),
         arena_bytes=data["arena_bytes"],
-        decision=Decision(**data["decision"]),
+        decision=_record(Decision, data["decision"]),
     )
 
 
@@ -218,6 +254,8 @@ def _tensors(
                 )
             shared[key] = _zeros(dtype, root.shape, root.strides).copy_(value)
         found[root.name] = shared[key]
+    if len({id(tensor) for tensor in found.values()}) < len(found):
+        raise ArtifactError("the file gives two tensors the same memory")
     return found
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +44,13 @@ _DATA_DEPENDENT = (
     DynamicOutputShapeException,
 )
 _one_at_a_time = threading.RLock()
+# A fork waits for the trace of another thread: in the child, nobody would put the model's own
+# tensors back.
+os.register_at_fork(
+    before=_one_at_a_time.acquire,
+    after_in_parent=_one_at_a_time.release,
+    after_in_child=_one_at_a_time.release,
+)
 OTHER_DOOR = 'Use torch.compile(model, backend="nimble"), which breaks the graph there and goes on.'
 
 
@@ -103,7 +112,7 @@ def trace(
         # One at a time: tracing swaps the tensors of modules and sets hooks for the whole process.
         # The caller's own modes (a profiler, a counter of operations) stay out of the trace.
         modes = _disable_current_modes()
-        with _one_at_a_time, modes, torch.random.fork_rng(devices=[]), _unlogged():
+        with _one_at_a_time, modes, torch.random.fork_rng(devices=[]), unlogged():
             module = without_python_randomness(
                 lambda: without_python_state(target.submodules(), run)
             )
@@ -124,7 +133,7 @@ def trace(
 
 
 @contextlib.contextmanager
-def _unlogged() -> Iterator[None]:
+def unlogged() -> Iterator[None]:
     """PyTorch logs what a fake tensor raises, traceback and all; our error says it in a line."""
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     level = logger.level
@@ -139,6 +148,18 @@ def _explain(error: Exception) -> CaptureError:
     where = line_of_error(error.__traceback__)
     at = f" at {where}" if where else ""
     first = (str(error).strip().splitlines() or [""])[0]
+    if "extract specialized integer" in first:
+        last = traceback.extract_tb(error.__traceback__)
+        if any(f.filename.endswith("nn/modules/batchnorm.py") for f in last):
+            return CaptureError(
+                f"a BatchNorm in train mode has momentum=None{at}: it divides by a number of calls "
+                f"that it reads from a tensor; set momentum to a number. {OTHER_DOOR}"
+            )
+        return CaptureError(
+            f"the model takes a number out of a tensor{at}. Where it is an index x[:, i] with a "
+            "tensor i of no dimensions: x.index_copy_(1, i.view(1), y) writes and "
+            f"x.index_select(1, i.view(1)) reads without taking it out. {OTHER_DOOR}"
+        )
     if isinstance(error, _DATA_DEPENDENT) or "value out of a tracing tensor" in str(error):
         return CaptureError(
             f"the model depends on the data in a tensor{at}: its path or shapes would differ from "
@@ -155,6 +176,11 @@ def _explain(error: Exception) -> CaptureError:
         return CaptureError(
             "the model calls an operator that PyTorch's tracer cannot write down "
             "(x.random_(low, high), for one; use torch.randint(low, high, x.shape)). " + OTHER_DOOR
+        )
+    if "token for effect" in str(error):
+        return CaptureError(
+            f"the model calls an operator that may raise for its data (torch.linalg.inv){at}, and "
+            f"a replay does not check data. {OTHER_DOOR}"
         )
     if isinstance(error, UnsupportedFakeTensorException):
         return CaptureError(f"the model cannot be traced{at}: {first}. {OTHER_DOOR}")

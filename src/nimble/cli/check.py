@@ -14,12 +14,14 @@ from torch import nn
 
 from nimble import zoo
 from nimble.api import compile
-from nimble.capture.structure import Structure, flatten, unflatten
+from nimble.capture.structure import Structure, describe, flatten, unflatten
 from nimble.cli.targets import Made
 from nimble.engine import Engine
 
 SENSITIVE = 1e-2
 """Two inputs must give results that differ by this much, or a wrong answer could not be seen."""
+TRIES = 20
+"""Seeds for the second input, until it gives results that differ."""
 FLOOR, SLACK = 1e-4, 4.0
 """Tolerance: the larger of FLOOR and SLACK times the error of eager PyTorch itself."""
 
@@ -48,28 +50,51 @@ def check(made: Made, workers: int | None = None) -> Row:
     """Compile, compare with eager on two inputs, and say what was found."""
     model = made.model
     first, structure = flatten((made.args, made.kwargs))
-    second = zoo.random_like(first, seed=1)
     with one_thread():
         if isinstance(model, nn.Module):
             zoo.calibrate(model, made.args, made.kwargs)
-        references = [Reference.of(model, tensors, structure) for tensors in (first, second)]
-    spread = _spread(references[0].exact, references[1].exact)
+        references = [Reference.of(model, first, structure)]
+        second, reference, spread = _another(model, references[0], first, structure)
+        references.append(reference)
     if first and spread < SENSITIVE:
         return Row(made.name, False, f"two inputs give results only {spread:.1e} apart")
     start = time.perf_counter()
     engine = compile(model, made.args, made.kwargs, workers=workers, progress=False, name=made.name)
     took = time.perf_counter() - start
     why, error, own = "", 0.0, 0.0
-    state = copy.deepcopy(model.state_dict()) if isinstance(model, nn.Module) else None
+    before = {name: tensor.clone() for name, tensor in _state(model).items()}
     for tensors, reference in zip((first, second), references, strict=True):
-        if state is not None and isinstance(model, nn.Module):
-            model.load_state_dict(state)
+        with torch.no_grad():
+            for name, tensor in _state(model).items():
+                tensor.copy_(before[name])
         torch.manual_seed(0)
-        got, shape = flatten(call(engine, tensors, structure))
-        why = why or reference.differs(got, shape)
-        error = max(error, relative_error(got, reference.exact))
+        outcome = Outcome.of(engine, model, tensors, structure)
+        why = why or reference.differs(outcome)
+        if not why:
+            error = max(error, relative_error(outcome.results, reference.exact))
         own = max(own, relative_error(reference.eager, reference.exact))
     return _row(made.name, engine, why, error, own, took)
+
+
+def _another(
+    model: Callable[..., Any],
+    first: Reference,
+    tensors: Sequence[torch.Tensor],
+    structure: Structure,
+) -> tuple[list[torch.Tensor], Reference, float]:
+    """Other inputs, that give the most different results of those tried; not all need be valid."""
+    for seed in range(1, TRIES + 1):
+        second = zoo.random_like(list(tensors), seed=seed)
+        try:
+            reference = Reference.of(model, second, structure)
+        except Exception:
+            if seed == TRIES:
+                raise
+            continue
+        spread = _spread(first.exact, reference.exact)
+        if spread >= SENSITIVE or seed == TRIES or not tensors:
+            break
+    return second, reference, spread
 
 
 def _row(name: str, engine: Engine, why: str, error: float, own: float, took: float) -> Row:
@@ -92,35 +117,84 @@ def _row(name: str, engine: Engine, why: str, error: float, own: float, took: fl
 
 
 @dataclass(frozen=True)
+class Outcome:
+    """What a call gives and leaves behind."""
+
+    results: list[torch.Tensor]
+    structure: Structure
+    """Of the results; whatever is no tensor is in it by value."""
+    after: dict[str, torch.Tensor]
+    """Inputs, parameters and buffers as they are afterwards."""
+    shared: list[str]
+    """Which results share memory with one another, or with something of `after`."""
+
+    @staticmethod
+    def of(
+        run: Callable[..., Any],
+        model: Callable[..., Any],
+        tensors: Sequence[torch.Tensor],
+        structure: Structure,
+    ) -> Outcome:
+        """Call `run`, which is `model` or was made from it, on copies of the tensors."""
+        given = [tensor.clone() for tensor in tensors]
+        args, kwargs = unflatten(structure, given)
+        with torch.no_grad():
+            results, shape = flatten(run(*args, **kwargs))
+        after = {f"input {i}": tensor for i, tensor in enumerate(given)} | _state(model)
+        return Outcome(results, shape, after, _shared(results, after))
+
+
+def _shared(results: list[torch.Tensor], after: dict[str, torch.Tensor]) -> list[str]:
+    owners: dict[int, str] = {}
+    found = []
+    named = {f"result {i}": result for i, result in enumerate(results)}
+    for name, tensor in {**after, **named}.items():
+        if tensor.numel():
+            owner = owners.setdefault(tensor.untyped_storage().data_ptr(), name)
+            if name in named and owner != name:
+                found.append(f"{name} shares memory with {owner}")
+    return found
+
+
+@dataclass(frozen=True)
 class Reference:
     """What eager PyTorch gives, in the model's precision and in double."""
 
-    eager: list[torch.Tensor]
-    exact: list[torch.Tensor]
-    structure: Structure
+    outcome: Outcome
+    wide: Outcome
+
+    @property
+    def eager(self) -> list[torch.Tensor]:
+        return self.outcome.results
+
+    @property
+    def exact(self) -> list[torch.Tensor]:
+        return self.wide.results
 
     @staticmethod
     def of(
         model: Callable[..., Any], tensors: Sequence[torch.Tensor], structure: Structure
     ) -> Reference:
         torch.manual_seed(0)
-        eager, shape = flatten(call(_apart(model), tensors, structure))
+        mine = _apart(model)
+        outcome = Outcome.of(mine, mine, tensors, structure)
         wide = _apart(model)
         if isinstance(wide, nn.Module):
             wide = wide.double()
         try:
             torch.manual_seed(0)
-            exact = flatten(call(wide, [_double(t) for t in tensors], structure))[0]
+            exact = Outcome.of(wide, wide, [_double(t) for t in tensors], structure)
         except RuntimeError:
             # Precision is written into some models; then eager itself is the reference.
-            exact = eager
-        return Reference(eager, exact, shape)
+            exact = outcome
+        return Reference(outcome, exact)
 
-    def differs(self, got: list[torch.Tensor], structure: Structure) -> str:
-        """Why the results are not eager's; an empty string if they are."""
-        if structure != self.structure:
-            return "the structure of the results differs"
-        for number, (mine, theirs) in enumerate(zip(got, self.eager, strict=True)):
+    def differs(self, got: Outcome) -> str:
+        """Why an outcome is not eager's; an empty string if it is."""
+        eager = self.outcome
+        if got.structure != eager.structure:
+            return f"the results are {describe(got.structure)}, eager's {describe(eager.structure)}"
+        for number, (mine, theirs) in enumerate(zip(got.results, eager.results, strict=True)):
             if (mine.dtype, mine.shape) != (theirs.dtype, theirs.shape):
                 return (
                     f"result {number} is {mine.dtype} {tuple(mine.shape)}, eager's is "
@@ -128,19 +202,30 @@ class Reference:
                 )
             if mine.numel() > 1 and mine.stride() != theirs.stride():
                 return f"result {number} has strides {mine.stride()}, eager's {theirs.stride()}"
-        for number in range(len(got)):
-            error = relative_error(got[number : number + 1], self.exact[number : number + 1])
-            own = relative_error(self.eager[number : number + 1], self.exact[number : number + 1])
-            if not error <= max(FLOOR, SLACK * own):
-                return f"result {number} is off by {error:.1e} (eager by {own:.1e})"
+        if got.shared != eager.shared:
+            return f"aliasing: {got.shared or 'none'}, eager's {eager.shared or 'none'}"
+        for number in range(len(got.results)):
+            lists = (o.results[number : number + 1] for o in (got, eager, self.wide))
+            if why := _off(*lists):
+                return f"result {number} {why}"
+        for name, mine in got.after.items():
+            if why := _off([mine], [eager.after[name]], [self.wide.after[name]]):
+                return f"{name} is left otherwise than by eager, and {why}"
         return ""
 
 
-def call(model: Callable[..., Any], tensors: Sequence[torch.Tensor], structure: Structure) -> Any:
-    """Call a model on copies of the tensors, without gradients."""
-    args, kwargs = unflatten(structure, [tensor.clone() for tensor in tensors])
-    with torch.no_grad():
-        return model(*args, **kwargs)
+def _off(
+    got: Sequence[torch.Tensor], eager: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]
+) -> str:
+    error, own = relative_error(got, exact), relative_error(eager, exact)
+    return "" if error <= max(FLOOR, SLACK * own) else f"is off by {error:.1e} (eager by {own:.1e})"
+
+
+def _state(model: Callable[..., Any]) -> dict[str, torch.Tensor]:
+    """Parameters and buffers by name, those that are not saved included."""
+    if not isinstance(model, nn.Module):
+        return {}
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
 def relative_error(got: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -19,7 +20,7 @@ from nimble import zoo
 from nimble.cli.check import Row, check
 from nimble.cli.demo import demo as run_demo
 from nimble.cli.targets import make
-from nimble.errors import NimbleError
+from nimble.errors import InputError, NimbleError
 from nimble.observe.timeline import check_path
 
 app = typer.Typer(
@@ -97,6 +98,8 @@ def check_command(
     ] = None,
 ) -> None:
     """Compile models, compare them with eager PyTorch, exit with 1 if anything differs."""
+    if json_file is not None:
+        _or_exit(lambda: _check_writable(json_file))
     rows = []
     for target in track(targets, "checking", console=_err, transient=True):
         try:
@@ -115,6 +118,11 @@ def check_command(
     typer.echo(f"{len(rows) - len(failed)} passed, {len(failed)} failed")
     if failed:
         raise typer.Exit(1)
+
+
+def _check_writable(path: Path) -> None:
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise InputError(f"{path}: no file can be written there")
 
 
 def _finite(row: dict[str, object]) -> dict[str, object]:

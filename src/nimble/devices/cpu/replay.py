@@ -17,7 +17,7 @@ from nimble import _aten, _core
 from nimble.capture.dtypes import TO_TORCH, from_symbol
 from nimble.capture.tensors import copy_exactly
 from nimble.errors import NimbleError, UnfitError
-from nimble.graph import Arg, DType, Ref, Role, Symbol, Task, Value, refs
+from nimble.graph import Arg, DType, Ref, Role, Symbol, Task, Value, refs, verify_memory
 from nimble.schedule import Schedule, prove
 
 ARENA = 0
@@ -39,6 +39,7 @@ class Replay:
 
     def __init__(self, schedule: Schedule, tensors: Mapping[str, torch.Tensor]) -> None:
         prove(schedule)
+        verify_memory(schedule.graph)
         self.schedule = schedule
         self._tensors = dict(tensors)
         self.graph = schedule.graph
