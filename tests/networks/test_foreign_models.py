@@ -4,7 +4,7 @@ import pytest
 from catalogue import CATALOGUE
 
 from nimble.cli.check import check
-from nimble.cli.targets import Made
+from nimble.targets import Made
 
 SAMPLE = [e for e in CATALOGUE if e.family != "segmentation"][::9]
 

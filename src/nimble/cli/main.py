@@ -18,8 +18,8 @@ import nimble
 from nimble import zoo
 from nimble.cli.check import Row, check
 from nimble.cli.demo import demo as run_demo
-from nimble.cli.targets import make
 from nimble.errors import NimbleError
+from nimble.targets import make
 
 app = typer.Typer(
     help="Schedule PyTorch models once, ahead of time, and replay them.",
