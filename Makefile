@@ -11,7 +11,7 @@ extra = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.to
 	['project']['optional-dependencies']['$(1)'], sep='\n')" \
 	| $(BIN)/pip install -q -r /dev/stdin torch==2.13.0
 
-.PHONY: demo test test-full lint bench figures models sanitize clean
+.PHONY: demo test test-full lint bench overhead figures models sanitize clean
 
 demo: $(VENV)/built
 	$(BIN)/nimble demo
@@ -28,7 +28,10 @@ lint: $(VENV)/dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-bench: $(VENV)/built
+bench: $(VENV)/bench
+	$(BIN)/python bench/performance.py
+
+overhead: $(VENV)/built
 	$(BIN)/python bench/overhead.py
 
 figures: $(VENV)/built
@@ -59,4 +62,8 @@ $(VENV)/dev: $(VENV)/built
 
 $(VENV)/models: $(VENV)/dev
 	$(call extra,models)
+	touch $@
+
+$(VENV)/bench: $(VENV)/built
+	$(call extra,bench)
 	touch $@
