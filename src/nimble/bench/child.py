@@ -59,7 +59,10 @@ class Child:
         return answer
 
     def _died(self) -> str:
-        code = self._process.wait(timeout=10)
+        try:
+            code = self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            return "crashed: it hung up and did not end"
         return f"crashed: signal {-code}" if code < 0 else f"crashed: exit code {code}"
 
     def kill(self) -> None:

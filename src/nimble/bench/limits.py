@@ -11,13 +11,23 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from nimble.bench.job import environment
 from nimble.bench.verify import Exam
 from nimble.capture.structure import flatten
 from nimble.compare import call
 from nimble.targets import Made
+
+Shape = tuple[int, ...]
+
+
+def _attention(query: Shape, key: Shape, value: Shape, *_: object, **__: object) -> int:
+    return int(sdpa_flop_count(query, key, value))  # type: ignore[no-untyped-call]
+
+
+_ALSO = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention}
+"""What PyTorch does not count by itself."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +69,7 @@ class Work:
     @staticmethod
     def of(made: Made, exam: Exam) -> Work:
         structure = flatten((made.args, made.kwargs))[1]
-        counter = FlopCounterMode(display=False)
+        counter = FlopCounterMode(display=False, custom_mapping=_ALSO)
         state = _state(made)
         with counter:
             call(made.model, exam.inputs[0], structure)

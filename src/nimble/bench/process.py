@@ -22,7 +22,7 @@ from torch import nn
 
 from nimble.bench.contestants import MissingError, Run, contestant
 from nimble.bench.job import MEMORY, OVERHEAD, ROUND, Failed, Job, Loaded, pack
-from nimble.capture.structure import flatten
+from nimble.capture.structure import flatten, unflatten
 from nimble.targets import Made, make
 
 WARM_NS = 5_000_000
@@ -67,8 +67,10 @@ def _load(job: Job) -> tuple[Run, list[list[torch.Tensor]], Loaded]:
     restore = _restore(made, material["weights"])
     restore()
     inputs: list[list[torch.Tensor]] = material["inputs"]
+    structure = flatten((made.args, made.kwargs))[1]
+    args, kwargs = unflatten(structure, [tensor.clone() for tensor in inputs[0]])
     start = time.perf_counter()
-    run = load(made.model, made.args, made.kwargs, job.threads)
+    run = load(made.model, args, kwargs, job.threads)
     compiled = time.perf_counter() - start
     restore()
     first, second = ([tensor.clone() for tensor in tensors] for tensors in inputs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import random
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -73,7 +74,6 @@ def bench(models: Sequence[str], settings: Settings, report: Report = lambda *_:
             report(f"what this machine can do with {_threads(threads)}", 0)
             peaks.append(Peaks.measure(threads, folder))
             report("", 1)
-        best = max(peaks, key=lambda p: p.flops)
         for number, model in enumerate(models):
             try:
                 match = _Match.of(model, settings, folder / str(number), report)
@@ -81,7 +81,7 @@ def bench(models: Sequence[str], settings: Settings, report: Report = lambda *_:
                 report("", 1 + len(settings.contestants) * len(settings.threads) + settings.rounds)
                 rows += _refused(model, settings, error)
                 continue
-            network = _network(match, best)
+            network = _network(match, peaks)
             networks.append(network)
             rows += [_of_limit(row, network) for row in match.run()]
     return Result(_machine(peaks), tuple(networks), tuple(rows))
@@ -148,6 +148,7 @@ class _Match:
             self._rounds(entries)
             for entry in entries:
                 self._leave(entry)
+        shutil.rmtree(self.folder, ignore_errors=True)
         _rate(entries)
         return [entry.row for entry in entries]
 
@@ -238,14 +239,14 @@ def _rate(entries: Sequence[_Entry]) -> None:
             )
 
 
-def _network(match: _Match, peaks: Peaks) -> Network:
+def _network(match: _Match, peaks: Sequence[Peaks]) -> Network:
     work = match.work
     return Network(
         model=match.made.name,
         flops=work.flops,
         bytes=work.bytes,
-        compute_ms=1e3 * work.flops / peaks.flops,
-        memory_ms=1e3 * work.bytes / peaks.bandwidth_for(work.bytes),
+        compute_ms=1e3 * work.flops / max(p.flops for p in peaks),
+        memory_ms=1e3 * work.bytes / max(p.bandwidth_for(work.bytes) for p in peaks),
         allowed_error=match.exam.allowed,
     )
 
