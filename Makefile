@@ -11,7 +11,7 @@ listed = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.t
 	['project']['optional-dependencies']['$(1)'], sep='\n')"
 extra = $(call listed,$(1)) | $(BIN)/pip install -q -r /dev/stdin torch==2.13.0
 
-.PHONY: demo test test-full lint bench figures models zoo sanitize clean
+.PHONY: demo test test-full lint bench overhead figures models zoo sanitize clean
 
 demo: $(VENV)/built
 	$(BIN)/nimble demo
@@ -29,6 +29,9 @@ lint: $(VENV)/dev
 	$(BIN)/lint-imports --no-logo
 
 bench: $(VENV)/bench
+	$(BIN)/python bench/performance.py
+
+overhead: $(VENV)/bench
 	$(BIN)/python bench/overhead.py
 
 figures: $(VENV)/built

@@ -7,7 +7,7 @@ import pytest
 from nimble import zoo
 from nimble.capture import Target, capture
 from nimble.capture.structure import flatten
-from nimble.cli.check import Reference
+from nimble.compare import Reference
 from nimble.devices.cpu import Constants, Replay
 from nimble.graph import DType, Task
 from nimble.rewrite import rewrite
