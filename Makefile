@@ -7,11 +7,11 @@ NATIVE := $(shell find native CMakeLists.txt pyproject.toml -type f)
 CMAKE := $(shell command -v cmake >/dev/null || echo cmake)
 
 # What an extra of pyproject.toml lists, installed without building Nimble again.
-extra = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb')) \
-	['project']['optional-dependencies']['$(1)'], sep='\n')" \
-	| $(BIN)/pip install -q -r /dev/stdin torch==2.13.0
+listed = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb')) \
+	['project']['optional-dependencies']['$(1)'], sep='\n')"
+extra = $(call listed,$(1)) | $(BIN)/pip install -q -r /dev/stdin torch==2.13.0
 
-.PHONY: demo test test-full lint bench figures models zoo sanitize clean
+.PHONY: demo test test-full lint bench overhead figures models zoo sanitize clean
 
 demo: $(VENV)/built
 	$(BIN)/nimble demo
@@ -29,6 +29,9 @@ lint: $(VENV)/dev
 	$(BIN)/lint-imports --no-logo
 
 bench: $(VENV)/bench
+	$(BIN)/python bench/performance.py
+
+overhead: $(VENV)/bench
 	$(BIN)/python bench/overhead.py
 
 figures: $(VENV)/built
@@ -63,6 +66,9 @@ $(VENV)/dev: $(VENV)/built
 
 $(VENV)/models: $(VENV)/dev
 	$(call extra,models)
+# timm needs torchvision, which PyPI has built for CUDA only. Where that cannot load, its presence
+# breaks transformers: so the two stand beside the environment, where only the tests look.
+	$(call listed,timm) | $(BIN)/pip install -q --no-deps --upgrade --target $(VENV)/timm -r /dev/stdin
 	touch $@
 
 $(VENV)/bench: $(VENV)/built

@@ -17,8 +17,8 @@ sys.path.insert(0, str(ROOT / "tests"))
 from catalogue import CATALOGUE, Entry  # noqa: E402
 
 from nimble.cli.check import Row, check  # noqa: E402
-from nimble.cli.targets import Made, make  # noqa: E402
 from nimble.errors import NimbleError  # noqa: E402
+from nimble.targets import Made, make  # noqa: E402
 
 HEAD = """# Models that Nimble was checked on
 

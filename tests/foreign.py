@@ -5,14 +5,18 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import sys
 import warnings
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 
 import torch
 
 # Models are built from configurations, with random weights: nothing may reach for a network.
 os.environ["HF_HUB_OFFLINE"] = "1"
+# The Makefile puts timm and torchvision beside the environment, where they harm nobody else.
+sys.path.append(str(Path(sys.prefix) / "timm"))
 
 
 def installed(package: str) -> bool:

@@ -41,6 +41,50 @@ def blind():
 def suspicious():
     return (lambda x: x * (2 if type(x) is torch.Tensor else 3)), (torch.randn(3),)
 
+def few_ids():
+    torch.manual_seed(0)
+    return nn.Embedding(5, 3), (torch.tensor([1, 2]),)
+
+def offsets():
+    torch.manual_seed(0)
+    args = (torch.tensor([1, 2, 4, 5]), torch.tensor([0, 2]))
+    return nn.EmbeddingBag(6, 3), args
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(2), persistent=False)
+
+    def forward(self, x):
+        self.calls += x
+        x.mul_(2)
+        return x, self.calls * x, "text", 3.5
+
+def counting():
+    torch.manual_seed(0)
+    return Counting(), (torch.randn(2),)
+
+# In what follows the model does something else while it is captured, as a wrong engine would.
+def traced(x):
+    return type(x) is not torch.Tensor
+
+def forgets_the_input():
+    return (lambda x: x + 1 if traced(x) else x.add_(1) * 1), (torch.randn(3),)
+
+def forgets_the_state():
+    class Model(Counting):
+        def forward(self, x):
+            if not traced(x):
+                self.calls += 1
+            return x * 2
+    return Model(), (torch.randn(2),)
+
+def copies():
+    return (lambda x: (x[1:].clone() if traced(x) else x[1:], x * 2)), (torch.randn(3),)
+
+def other_constant():
+    return (lambda x: (x * 2, "a" if traced(x) else "b")), (torch.randn(3),)
+
 def unfit():
     return 3
 """
@@ -54,7 +98,8 @@ def factories(tmp_path):
 
 
 def test_check_takes_factories(factories):
-    result = runner.invoke(app, ["check", f"{factories}:good", f"{factories}:with_keywords"])
+    names = ("good", "with_keywords", "few_ids", "offsets", "counting")
+    result = runner.invoke(app, ["check", *(f"{factories}:{name}" for name in names)])
     assert result.exit_code == 0, result.output
 
 
@@ -63,6 +108,10 @@ def test_check_takes_factories(factories):
     [
         ("blind", "apart"),
         ("suspicious", "off by"),
+        ("forgets_the_input", "input 0 is left otherwise"),
+        ("forgets_the_state", "calls is left otherwise"),
+        ("copies", "result 0 shares memory with input 0"),
+        ("other_constant", "'b'"),
         ("unfit", "must return"),
         ("missing", "no function"),
     ],
@@ -102,6 +151,20 @@ def test_unknown_networks_are_named():
     assert result.exit_code == 1
     assert "resnet51" in result.output
     assert "resnet50" in result.output
+
+
+def test_a_size_that_is_no_number_is_at_fault_itself():
+    result = runner.invoke(app, ["plan", "resnet50@abc"])
+    assert result.exit_code == 1
+    assert "'abc' is no size of resnet50" in result.output
+    assert "no network" not in result.output
+
+
+def test_a_place_that_cannot_be_written_is_named_before_the_work(tmp_path):
+    result = runner.invoke(app, ["check", "mlp", "--json", str(tmp_path / "nodir" / "x.json")])
+    assert result.exit_code == 1
+    assert "no file can be written there" in result.output
+    assert "passed" not in result.output
 
 
 def test_demo_shows_the_whole_way_through(tmp_path):

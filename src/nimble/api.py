@@ -124,4 +124,6 @@ def _settings(workers: int | None, memory_limit: int | None, native_kernels: boo
 def _check_workers(workers: int | None) -> None:
     if workers is not None and (type(workers) is not int or not 1 <= workers <= 1024):
         cores = _core.usable_cores()
-        raise InputError(f"workers={workers!r}: expected a number from 1 up, or None for {cores}")
+        raise InputError(
+            f"workers={workers!r}: expected a number from 1 to 1024, or None for {cores}"
+        )

@@ -7,22 +7,29 @@ Each becomes an engine that takes its tensors as inputs, parameters included, so
 from __future__ import annotations
 
 import itertools
+import logging
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import fx
+from torch import fx, nn
 from torch._dynamo.backends.common import aot_autograd
 from torch._ops import OpOverload
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.passes.split_module import split_module
+from torch.utils._pytree import tree_leaves
 
+from nimble.capture.dtypes import FROM_TORCH
 from nimble.capture.operators import why_refused
-from nimble.capture.trace import Target
+from nimble.capture.trace import OTHER_DOOR, Target
 from nimble.engine import Engine
+from nimble.errors import MemoryLimitError, NimbleError
 from nimble.plan import Settings
 
+_log = logging.getLogger("nimble")
 _numbers = itertools.count()
+_NUMBERS = (bool, int, float, complex, torch.SymInt, torch.SymFloat, torch.SymBool, type(None))
 
 
 class Backend:
@@ -40,15 +47,13 @@ class Backend:
 
     def _compile(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         run: Callable[..., Any]
-        if any(_refused(node) for node in module.graph.nodes):
-            run = self._split(module)
-        else:
-            run = self._engine(module)
+        run = self._engine(module) if _replayable(module) else self._split(module)
 
         def boxed(args: list[Any]) -> Any:
             given = list(args)
             args.clear()
-            return run(*given)
+            with torch.no_grad():
+                return run(*given)
 
         boxed._boxed_call = True  # type: ignore[attr-defined]
         return boxed
@@ -58,15 +63,10 @@ class Backend:
         # No module behind it: parameters are inputs here. Plans are made at the first call, when
         # sizes that Dynamo left symbolic are known.
         engine = Engine(Target(module.forward, {}), name, self._settings, max_plans=64)
-
-        def run(*args: Any) -> Any:
-            with torch.no_grad():
-                return engine(*(_plain(arg) for arg in args))
-
-        return run
+        return _Part(engine, module)
 
     def _split(self, module: fx.GraphModule) -> fx.GraphModule:
-        """Run operators that no replay can call eagerly, and engines between them."""
+        """Run eagerly what no replay can call, and engines between."""
         part, eager = 0, False
         parts: dict[fx.Node, int] = {}
         for node in module.graph.nodes:
@@ -75,29 +75,87 @@ class Backend:
             if node.target is operator.getitem and node.args[0] in parts:
                 parts[node] = parts[node.args[0]]
                 continue
-            if _refused(node) != eager:
+            if (_why_eager(node) is not None) != eager:
                 part, eager = part + 1, not eager
             parts[node] = part
-        split = split_module(module, None, lambda node: parts[node])  # type: ignore[arg-type]
+        # In the order of the graph: parts that need nothing of each other may draw random numbers,
+        # or write to what the other reads.
+        split = split_module(
+            module,
+            None,  # type: ignore[arg-type]
+            lambda node: parts[node],
+            keep_original_order=True,
+        )
         for name, child in list(split.named_children()):
-            if isinstance(child, fx.GraphModule) and not any(map(_refused, child.graph.nodes)):
-                setattr(split, name, _Part(self._engine(child)))
+            if isinstance(child, fx.GraphModule) and name.startswith("submod_"):
+                why = next(filter(None, map(_why_eager, child.graph.nodes)), None)
+                if why is None:
+                    setattr(split, name, self._engine(child))
+                else:
+                    _log.info("%s runs eagerly between engines: %s", name, why)
         return split
 
 
-class _Part(torch.nn.Module):
-    """An engine in the place of a submodule."""
+class _Part(nn.Module):
+    """An engine, and the graph that it was made from, which runs where no plan can be made."""
 
-    def __init__(self, run: Callable[..., Any]) -> None:
+    def __init__(self, engine: Engine, eager: fx.GraphModule) -> None:
         super().__init__()
-        self._run = run
+        self._engine: Engine | None = engine
+        self._eager = eager
 
     def forward(self, *args: Any) -> Any:
-        return self._run(*args)
+        if self._engine is not None:
+            try:
+                return self._engine(*(_plain(arg) for arg in args))
+            except MemoryLimitError:
+                raise  # The user's own limit, which eager would not keep.
+            except NimbleError as error:
+                # Raised before anything ran. To use torch.compile is no news here.
+                why = str(error).replace(OTHER_DOOR, "").strip()
+                _log.warning("%s runs eagerly from now on: %s", self._engine.name, why)
+                self._engine = None
+        return self._eager(*args)
 
 
-def _refused(node: fx.Node) -> bool:
-    return isinstance(node.target, OpOverload) and why_refused(node.target) is not None
+def _replayable(module: fx.GraphModule) -> bool:
+    nodes = module.graph.nodes
+    return all(_why_eager(n) is None if n.op == "call_function" else _fits(n) for n in nodes)
+
+
+def _why_eager(node: fx.Node) -> str | None:
+    """Why this node has to run eagerly; None if an engine can replay it."""
+    op = node.target
+    if node.op != "call_function" or op is operator.getitem:
+        return None
+    if not all(map(_fits, (node, *node.all_input_nodes))):
+        return f"{op} has operands that are not dense tensors on the CPU of a dtype it knows"
+    if not isinstance(op, OpOverload):
+        # Arithmetic on sizes is done while an engine captures its part.
+        sizes = "val" in node.meta and isinstance(node.meta["val"], _NUMBERS)
+        return None if sizes else f"{op} is not an operator of tensors"
+    sized_by_data = torch.Tag.dynamic_output_shape in op.tags and free_unbacked_symbols(
+        node.meta.get("val")
+    )
+    if sized_by_data or torch.Tag.data_dependent_output in op.tags:
+        return f"what {op} gives depends on data"
+    for place, argument in enumerate(op._schema.arguments):
+        if argument.name == "storage_offset":
+            given = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
+            if given is not None:
+                return f"{op} looks for a place in a storage, of which an engine sees a part"
+    why = why_refused(op)
+    return None if why is None else f"{op}: {why}"
+
+
+def _fits(node: fx.Node) -> bool:
+    """Whether the node's result, as far as it is tensors, can lie in an engine's memory."""
+    return all(
+        leaf.dtype in FROM_TORCH and leaf.layout is torch.strided and leaf.device.type == "cpu"
+        if isinstance(leaf, torch.Tensor)
+        else isinstance(leaf, _NUMBERS)
+        for leaf in tree_leaves(node.meta.get("val"))
+    )
 
 
 def _plain(arg: Any) -> Any:

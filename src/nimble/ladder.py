@@ -68,13 +68,9 @@ def resized(tensors: list[torch.Tensor], rung: Mapping[int, int]) -> list[torch.
     return tensors
 
 
-def pad_rows(tensors: list[torch.Tensor], rows: int, to: int) -> list[torch.Tensor]:
-    """Repeat the first row of every tensor of `rows` rows (zeros, where there is none) until it has
-    `to`, strides kept."""
-    return [_padded(t, to) if t.dim() and t.shape[0] == rows else t for t in tensors]
-
-
-def _padded(tensor: torch.Tensor, to: int) -> torch.Tensor:
+def pad_rows(tensor: torch.Tensor, to: int) -> torch.Tensor:
+    """Repeat the first row of a tensor (zeros, where there is none) until it has `to`, strides
+    kept."""
     rows = tensor.shape[0]
     wide = torch.empty_strided((to, *tensor.shape[1:]), tensor.stride(), dtype=tensor.dtype)
     wide[:rows] = tensor

@@ -56,6 +56,8 @@ class Plan:
     captured_tasks: int
     source: Graph
     """Rewritten, not yet lowered: the same on any machine."""
+    lowered: Graph
+    """For this device, not yet in tiles."""
     graph: Graph
     steps: tuple[Step, ...]
     replay: ReplayPool
@@ -71,7 +73,9 @@ class Plan:
     fingerprint: tuple[Any, ...] = ()
     """What else the capture depended on: modules, their names for tensors, attributes, hooks."""
     paddable: bool = False
-    """Whether its rows are proven independent, so that a smaller batch may be padded to it."""
+    """Whether its rows are proven independent, so that a smaller batch might be padded to it."""
+    padded: dict[int, str | None] = field(default_factory=dict)
+    """Smaller numbers of rows → why they must not be padded to it; None: proven that they may."""
 
     @property
     def schedule(self) -> Schedule:
@@ -115,6 +119,7 @@ def make_plan(
         tensors=_used(captured, graph),
         captured_tasks=len(captured.graph.tasks),
         source=source,
+        lowered=graph,
         graph=replay.graph,
         steps=steps,
         replay=ReplayPool(replay, settings.workers),

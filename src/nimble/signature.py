@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from nimble.capture.structure import Structure, describe
 from nimble.errors import InputError
 
 PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 """The classes of tensors an engine takes; subclasses do things that a replay would skip."""
+modes_count = torch._C._len_torch_dispatch_stack
+"""How many modes look at, or trace, what operators do in this thread."""
 TensorType = tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]
 
 
@@ -67,16 +71,42 @@ def type_text(type: TensorType) -> str:
     return text
 
 
+def _tangent(tensor: torch.Tensor) -> torch.Tensor | None:
+    return forward_ad.unpack_dual(tensor).tangent  # type: ignore[no-any-return, no-untyped-call]
+
+
+def refuse_tracing() -> None:
+    if get_proxy_mode() is not None:
+        raise InputError(
+            "an engine cannot be traced (make_fx, torch.export): its replay calls no operators "
+            "that a tracer sees; trace the model that it was made from"
+        )
+
+
 def check_tensor(tensor: torch.Tensor, name: str) -> None:
     """Refuse what no plan can take, with what to do instead."""
     if tensor.device.type != "cpu":
         raise InputError(f"{name} is on {tensor.device}; this engine runs on the CPU: .cpu()")
+    if tensor.is_nested:
+        raise InputError(
+            f"{name} is a nested tensor; expected a dense one: torch.nested.to_padded_tensor"
+        )
     if tensor.layout is not torch.strided:
         raise InputError(f"{name} has layout {tensor.layout}; expected a dense tensor: .to_dense()")
     if type(tensor) not in PLAIN:
         raise InputError(
             f"{name} is a {type(tensor).__name__}; expected a plain torch.Tensor, as the engine "
             "would skip what the subclass does"
+        )
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        raise InputError(
+            f"{name} is inside of a function transform (torch.func.vmap, grad, jvp), which sees "
+            "no operators in a replay; compile the transformed function"
+        )
+    if forward_ad._current_level >= 0 and _tangent(tensor) is not None:
+        raise InputError(
+            f"{name} carries a forward-mode derivative, and an engine computes none; compile a "
+            "function that calls torch.func.jvp"
         )
     if tensor.requires_grad and torch.is_grad_enabled():
         raise InputError(

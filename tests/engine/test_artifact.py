@@ -6,9 +6,11 @@ import dataclasses
 import io
 import json
 import pickle
+import random
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,6 +20,7 @@ from torch import nn
 
 import nimble
 from nimble.artifact.layout import DIGESTS, PLAN, WEIGHTS
+from nimble.capture.operators import find, why_not_pure
 from nimble.errors import ArtifactError, InputError
 
 
@@ -219,6 +222,95 @@ def test_any_one_value_changed_gives_a_clear_error_or_a_working_engine(saved, tm
         nimble.load(bad)(x, scale=2.0)
 
 
+class Busy(nn.Module):
+    """Outputs of every kind: new, views, a state, the input, a view of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(9, 4)
+        self.conv = nn.Conv1d(4, 4, 3, padding=1)
+        self.register_buffer("calls", torch.zeros(3))
+
+    def forward(self, ids, x):
+        self.calls.add_(1)
+        y = self.conv(self.table(ids).transpose(1, 2)).transpose(1, 2) @ x
+        best = y.softmax(-1).topk(2)
+        return y.relu(), y[:, 1:], best.values, best.indices, self.calls * 2, self.calls, x, x[1:]
+
+
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.full)])
+def test_no_number_in_a_file_can_crash_the_process(step, tmp_path):
+    inputs = [torch.randint(0, 9, (2, 5)), torch.randn(4, 4)]
+    nimble.compile(Busy(), tuple(inputs)).save(tmp_path / "busy.nimble")
+    torch.save(inputs, tmp_path / "inputs.pt")
+    script = Path(__file__).with_name("tampering.py")
+    start = random.randrange(step)
+    done = subprocess.run(
+        [sys.executable, script, tmp_path / "busy.nimble", tmp_path / "inputs.pt",
+         str(step), str(start)],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    tried = done.stdout.splitlines()
+    assert done.returncode == 0, f"{tried[-1]}\n{done.stderr[-2000:]}"
+    assert len(tried) > 3000 / step
+
+
+def _plan_of(body):
+    return body["plans"][0]
+
+
+def test_an_output_that_nobody_is_handed(saved, tmp_path):
+    def change(body):
+        graph = _plan_of(body)["graph"]
+        graph["outputs"] = graph["inputs"][:1]
+
+    refused(tmp_path, rewritten(saved[0], change), "no output shows it")
+
+
+def test_a_device_that_is_not_the_cpu(tmp_path):
+    nimble.compile(lambda x: x + torch.rand(3), (torch.ones(3),)).save(tmp_path / "a.nimble")
+
+    def change(body):
+        text = json.dumps(body).replace('["device", "cpu"]', '["device", "meta"]')
+        assert "meta" in text
+        body.update(json.loads(text))
+
+    refused(tmp_path, rewritten(tmp_path / "a.nimble", change), "asks for device 'meta'")
+
+
+def test_an_update_of_something_else_than_it_says(saved, tmp_path):
+    def change(body):
+        graph = _plan_of(body)["graph"]
+        update = next(t for t in graph["tasks"] if t[1] == "aten.copy_.default")
+        update[2][0], update[2][1] = update[2][1], update[2][0]
+
+    refused(tmp_path, rewritten(saved[0], change), "does not write what it says")
+
+
+NOT_PURE = {
+    "aten.from_file.default": "'filename'",
+    "aten.relu_.default": "in place",
+    "aten.view.default": "a view",
+    "aten._local_scalar_dense.default": "other than tensors",
+    "aten._print.default": "other than tensors",
+    "aten.set.source_Storage": "'source'",
+    "aten.add.out": "in place",
+    "prims.sin.default": "PyTorch's own",
+}
+
+
+@pytest.mark.parametrize("op", NOT_PURE)
+def test_only_pure_kernels_are_allowed(op):
+    assert NOT_PURE[op] in why_not_pure(find(op))
+
+
+@pytest.mark.parametrize(
+    "op", ["aten.add.Tensor", "aten.copy_.default", "aten.gelu.default", "aten.rand.default"]
+)
+def test_pure_kernels_are_allowed(op):
+    assert why_not_pure(find(op)) is None
+
+
 def test_padding_is_kept(tmp_path):
     model = nn.Linear(4, 4)
     engine = nimble.compile(model, (torch.randn(4, 4),), shapes=[2, 4], pad="batch")
@@ -254,3 +346,24 @@ def test_an_engine_is_saved_and_not_pickled(saved):
     for copying in (copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match=r"engine\.save"):
             copying(saved[1])
+
+
+def test_what_pytorch_returns_under_names_keeps_them(tmp_path):
+    def model(x):
+        return {"best": x.topk(2), "most": x.max(0)}
+
+    x = torch.randn(5)
+    nimble.compile(model, (x,)).save(tmp_path / "named.nimble")
+    got = nimble.load(tmp_path / "named.nimble")(x)
+    assert type(got["best"]) is torch.return_types.topk
+    assert torch.equal(got["best"].indices, model(x)["best"].indices)
+    assert torch.equal(got["most"].values, model(x)["most"].values)
+
+
+def test_a_class_of_pytorchs_with_other_fields(tmp_path):
+    nimble.compile(lambda x: x.topk(2), (torch.randn(5),)).save(tmp_path / "named.nimble")
+
+    def change(body):
+        body["plans"][0]["output"]["class"] = "torch.return_types.lu_unpack"
+
+    refused(tmp_path, rewritten(tmp_path / "named.nimble", change), "3-sequence")

@@ -1,5 +1,6 @@
 """What can be captured, and that the replay is what eager does."""
 
+import copy
 import dataclasses
 from collections import OrderedDict, namedtuple
 
@@ -63,6 +64,100 @@ class TestStructures:
         got = nimble.compile(model, (ids,))(ids)
         assert type(got) is type(expected)
         torch.testing.assert_close(got.last_hidden_state, expected.last_hidden_state)
+
+    def test_a_hugging_face_cache_comes_out_new_at_every_call(self):
+        if not foreign.installed("transformers"):
+            pytest.skip("transformers is not installed")
+        transformers = foreign.load("transformers")
+        config = transformers.LlamaConfig(
+            hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+            vocab_size=50,
+        )  # fmt: skip
+        model = transformers.LlamaForCausalLM(config).eval()
+        engine = nimble.compile(model, (torch.randint(0, 50, (1, 5)),))
+        ids, following = torch.randint(0, 50, (1, 5)), torch.randint(0, 50, (1, 1))
+        first = engine(ids).past_key_values
+        with torch.no_grad():
+            for _ in range(2):
+                got, expected = engine(ids).past_key_values, model(ids).past_key_values
+                assert type(got) is type(expected)
+                assert got is not first
+                torch.testing.assert_close(
+                    model(following, past_key_values=got).logits,
+                    model(following, past_key_values=expected).logits,
+                )
+
+    def test_objects_of_any_ordinary_class_come_out_new_at_every_call(self):
+        class Plain:
+            def __init__(self, x):
+                self.x, self.also, self.name = x * 2, [x + 1], "plain"
+
+        class Answers(dict):
+            pass
+
+        def model(x):
+            answers = Answers(sum=x.sum())
+            answers.plain = Plain(x)
+            return answers, {x * 3}, {1, 2}, torch.distributions.Normal(x, x.exp(), False)
+
+        engine = nimble.compile(model, (torch.zeros(2),))
+        answers, tripled, numbers, normal = engine(torch.ones(2))
+        assert type(answers) is Answers
+        assert answers["sum"].item() == 2
+        assert type(answers.plain) is Plain
+        assert (answers.plain.x.tolist(), answers.plain.name) == ([2, 2], "plain")
+        assert answers.plain.also[0].tolist() == [2, 2]
+        assert tripled.pop().tolist() == [3, 3]
+        assert normal.mean.tolist() == [1, 1]
+        numbers.add(3)
+        assert engine(torch.zeros(2))[2] == {1, 2}
+        assert answers.plain.x.tolist() == [2, 2]
+
+    def test_an_object_that_cannot_be_rebuilt_is_refused_by_its_place(self):
+        class Sealed:
+            def __init__(self, x):
+                self.x = x
+
+            def __reduce_ex__(self, protocol):
+                return Sealed, (self.x,)
+
+        with pytest.raises(CaptureError, match=r"the result\['a'\]\[1\] is a Sealed"):
+            nimble.compile(lambda x: {"a": (x, Sealed(x * 2))}, (torch.ones(2),))
+
+        def circle(x):
+            inside = [x]
+            inside.append(inside)
+            return Pair(x, inside)
+
+        with pytest.raises(CaptureError, match=r"the result\.right\[1\] is a list"):
+            nimble.compile(circle, (torch.ones(2),))
+
+    def test_attributes_of_a_dataclass_that_are_no_fields_come_out(self):
+        def model(x):
+            boxes = Boxes(x, x)
+            boxes.area = x * 2
+            return boxes
+
+        assert nimble.compile(model, (torch.ones(2),))(torch.ones(2)).area.tolist() == [2, 2]
+
+    def test_keyword_arguments_arrive_in_the_order_of_the_call(self):
+        def model(**named):
+            return {name: x + 1 for name, x in named.items()}, torch.cat(list(named.values()))
+
+        a, b = torch.zeros(1), torch.ones(1)
+        engine = nimble.compile(model, (), {"b": b, "a": a})
+        for named in ({"b": b, "a": a}, {"a": a, "b": b}):
+            got, expected = engine(**named), model(**named)
+            assert list(got[0]) == list(expected[0])
+            assert got[1].tolist() == expected[1].tolist()
+
+    def test_zeros_of_either_sign_are_different_arguments(self):
+        engine = nimble.compile(lambda x, y: x / y, (torch.ones(1), 0.0))
+        assert engine(torch.ones(1), -0.0).item() == -float("inf")
+        assert engine(torch.ones(1), 0.0).item() == float("inf")
+        engine(torch.ones(1), float("nan"))
+        engine(torch.ones(1), float("nan"))
+        assert len(engine.plans) == 3
 
     def test_non_tensor_arguments_belong_to_the_signature(self):
         def model(x, power):
@@ -146,6 +241,50 @@ class TestState:
             x = torch.full((2,), float(step))
             torch.testing.assert_close(engine(x), theirs(x))
         torch.testing.assert_close(mine.seen, theirs.seen)
+
+    def test_buffers_that_change_places(self):
+        class Pong(nn.Module):
+            def __init__(self):
+                super().__init__()
+                for name in "abc":
+                    self.register_buffer(name, torch.randn(2, 2))
+
+            def forward(self, x):
+                self.a, self.b, self.c = self.b, self.a, self.c.t()
+                return self.a * x
+
+        mine = Pong()
+        theirs = copy.deepcopy(mine)
+        engine = nimble.compile(mine, (torch.ones(2),))
+        for _ in range(3):
+            x = torch.randn(2)
+            torch.testing.assert_close(engine(x), theirs(x))
+            torch.testing.assert_close(mine.state_dict(), theirs.state_dict())
+
+    def test_conjugated_inputs_are_updated(self):
+        def model(x):
+            return x.mul_(1j), x + 1
+
+        engine = nimble.compile(model, (torch.randn(3, dtype=torch.complex64),))
+        for _ in range(2):
+            mine = torch.randn(3, dtype=torch.complex64)
+            theirs = mine.clone()
+            shown = mine.conj()
+            got, expected = engine(shown), model(theirs.conj())
+            assert got[0] is shown
+            torch.testing.assert_close(got, expected)
+            torch.testing.assert_close(mine, theirs)
+
+    def test_a_negated_view_of_an_updated_input(self):
+        def model(x):
+            x.real.mul_(2)
+            return x.conj().imag, x.conj()
+
+        x = torch.randn(3, dtype=torch.complex64)
+        theirs = x.clone()
+        got, expected = nimble.compile(model, (x,))(x), model(theirs)
+        torch.testing.assert_close(got, expected)
+        torch.testing.assert_close(x, theirs)
 
     def test_a_buffer_replaced_by_assignment(self):
         class Mean(nn.Module):
@@ -394,6 +533,33 @@ class TestRandomness:
 
 
 class TestRefusals:
+    def test_an_index_taken_out_of_a_tensor_is_told_what_does_without(self):
+        def takes(cache, at, x):
+            cache[:, at] = x
+            return cache * 2
+
+        def advised(cache, at, x):
+            cache.index_copy_(1, at.view(1), x.unsqueeze(1))
+            return cache * 2
+
+        given = torch.zeros(2, 5, 3), torch.tensor(3), torch.randn(2, 3)
+        with pytest.raises(CaptureError, match=r"index_copy_\(1, i\.view\(1\), y\)"):
+            nimble.compile(takes, given)
+        engine = nimble.compile(advised, given)
+        for at in (0, 4):
+            mine, theirs = (run(torch.ones(2, 5, 3), torch.tensor(at), given[2])
+                            for run in (engine, takes))  # fmt: skip
+            assert torch.equal(mine, theirs)
+
+    def test_a_batch_norm_that_counts_its_calls(self):
+        with pytest.raises(CaptureError, match="set momentum to a number"):
+            nimble.compile(nn.BatchNorm1d(3, momentum=None), (torch.randn(4, 3),))
+
+    def test_operators_that_check_their_data(self):
+        for op in (torch.linalg.inv, torch.linalg.cholesky, lambda x: torch.linalg.solve(x, x)):
+            with pytest.raises(CaptureError, match=r"may raise for its data.*backend=\"nimble\""):
+                nimble.compile(op, (torch.eye(3),))
+
     def test_control_flow_names_the_line_and_the_other_door(self):
         def model(x):
             if x.sum() > 0:  # the line to be named

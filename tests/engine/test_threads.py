@@ -190,3 +190,42 @@ def test_more_workers_than_cores():
     engine = nimble.compile(model, (x,), workers=7)
     with torch.no_grad():
         torch.testing.assert_close(engine(x), model(x))
+
+
+def test_fork_while_another_thread_compiles_the_same_engine():
+    done = run(
+        """
+        import os, threading
+        import torch
+        from torch import nn
+        import nimble
+
+        model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).eval()
+        x = torch.randn(2, 64)
+        engine = nimble.compile(model, (x,), max_plans=1000)
+        expected = engine(x)
+        stop, compiling = threading.Event(), threading.Event()
+
+        def compile_others():
+            rows = 3
+            while not stop.is_set():
+                engine(torch.randn(rows, 64))
+                compiling.set()
+                rows += 1
+
+        thread = threading.Thread(target=compile_others)
+        thread.start()
+        compiling.wait()
+        for _ in range(10):
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if torch.equal(engine(x), expected) else 1)
+            assert os.waitpid(child, 0)[1] == 0
+            stop.wait(0.03)
+        stop.set()
+        thread.join()
+        print("fine")
+        """,
+        timeout=60,
+    )
+    assert done.stdout == "fine\n", done.stderr

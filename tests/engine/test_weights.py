@@ -1,5 +1,7 @@
 """Weights changed after compiling take effect, whichever way they are changed."""
 
+import functools
+
 import pytest
 import torch
 from torch import nn
@@ -49,6 +51,8 @@ def test_a_parameter_replaced(made):
 def test_a_submodule_replaced(made):
     model, engine, x = made
     model[2] = nn.Tanh()
+    agrees(model, engine, x)
+    model[0] = nn.Conv2d(3, 4, 3, bias=False)
     agrees(model, engine, x)
 
 
@@ -132,3 +136,176 @@ def test_a_saved_engine_has_the_weights_of_now(made, tmp_path):
     model[0].weight = nn.Parameter(torch.randn(4, 3, 3, 3))
     engine.save(tmp_path / "m.nimble")
     torch.testing.assert_close(nimble.load(tmp_path / "m.nimble")(x), model(x).detach())
+
+
+class Config:
+    def __init__(self, k):
+        self.k = k
+
+
+class Uses(nn.Module):
+    """A module that computes with something in its attribute `c`."""
+
+    def __init__(self, use, c):
+        super().__init__()
+        self.use, self.c = use, c
+
+    def forward(self, x):
+        return self.use(self.c, x)
+
+
+def first(c, x):
+    return x * c[0]
+
+
+def named(c, x):
+    return x * c["k"]
+
+
+def attribute(c, x):
+    return x * c.k
+
+
+def put(value, key):
+    def change(m):
+        m.c[key] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("use", "old", "change"),
+    [
+        (lambda c, x: c(x), torch.relu, lambda m: setattr(m, "c", torch.sigmoid)),
+        (lambda c, x: x.to(c), torch.float32, lambda m: setattr(m, "c", torch.float64)),
+        (first, (1.0,), lambda m: setattr(m, "c", (5.0,))),
+        (first, [1.0], lambda m: setattr(m, "c", [5.0])),
+        (named, {"k": 1.0}, lambda m: setattr(m, "c", {"k": 5.0})),
+        (attribute, Config(1.0), lambda m: setattr(m, "c", Config(5.0))),
+        (first, [1.0], put(5.0, 0)),
+        (first, [1], put(1.0, 0)),
+        (first, {0: 1.0, 1: 2.0}, put(5.0, 0)),
+        (first, ([1.0],), lambda m: m.c[0].append(2.0)),
+        (named, {"k": 1.0}, put(5.0, "k")),
+        (attribute, Config(1.0), lambda m: setattr(m.c, "k", 5.0)),
+        (lambda c, x: x * c.k[0]["a"], Config([{"a": 1.0}]), lambda m: m.c.k[0].update(a=5.0)),
+        (lambda c, x: x * len(c), {"a"}, lambda m: m.c.add("b")),
+        (lambda c, x: x.long() * c, 2, lambda m: setattr(m, "c", 2.0)),
+        (lambda c, x: x.long() * c, True, lambda m: setattr(m, "c", 1)),
+        (lambda c, x: x / c, 0.0, lambda m: setattr(m, "c", -0.0)),
+        (lambda c, x: x * c, 2, lambda m: setattr(m, "use", lambda c, x: x + c)),
+        (lambda c, x: x * c, 2, lambda m: setattr(m, "forward", lambda x: x + 7)),
+    ],
+)
+def test_whatever_else_changes_in_attributes(use, old, change):
+    if isinstance(old, tuple) and isinstance(old[0], list):
+        use = lambda c, x: x * sum(c[0])  # noqa: E731
+    model, x = Uses(use, old), torch.rand(3) + 1
+    engine = nimble.compile(model, (x,))
+    for _ in range(2):
+        agrees(model, engine, x)
+    change(model)
+    for _ in range(2):
+        agrees(model, engine, x)
+    assert len(engine.plans) == 1
+
+
+def test_hooks_of_all_modules_and_hooks_exchanged():
+    model, x = nn.Linear(3, 3), torch.randn(2, 3)
+    engine = nimble.compile(model, (x,))
+    everywhere = nn.modules.module.register_module_forward_hook(lambda m, args, result: result * 3)
+    try:
+        agrees(model, engine, x)
+    finally:
+        everywhere.remove()
+    agrees(model, engine, x)
+    hook = model.register_forward_hook(lambda m, args, result: result * 2)
+    agrees(model, engine, x)
+    hook.remove()
+    model.register_forward_hook(lambda m, args, result: result * 5)
+    agrees(model, engine, x)
+
+
+def network():
+    return nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).eval()
+
+
+class Object:
+    def __init__(self):
+        self.parts = {"net": network()}
+
+    def __call__(self, x):
+        return self.run(x)
+
+    def run(self, x):
+        return self.parts["net"](x)
+
+
+net, scale = network(), 2.0
+
+
+def deepest(x, depth=3):
+    return deepest(x, depth - 1) if depth else net(x) * scale
+
+
+def helper(x):
+    return deepest(x)
+
+
+def outer(x):
+    return helper(x)
+
+
+def in_closures():
+    inner = network()
+
+    def one(x):
+        return inner(x)
+
+    return (lambda x: one(x)), inner
+
+
+@pytest.mark.parametrize("kind", ["object", "method", "helper", "closure", "partial"])
+def test_modules_that_a_function_reaches_by_a_long_way(kind):
+    thing = Object()
+    function, inner = {
+        "object": (thing, thing.parts["net"]),
+        "method": (thing.run, thing.parts["net"]),
+        "helper": (outer, net),
+        "closure": in_closures(),
+        "partial": (functools.partial(outer), net),
+    }[kind]
+    x = torch.randn(4, 3)
+    engine = nimble.compile(function, (x,))
+    agrees(function, engine, x)
+    inner[0].weight = nn.Parameter(torch.randn(3, 3))
+    agrees(function, engine, x)
+    inner.load_state_dict(network().state_dict())
+    agrees(function, engine, x)
+    inner.train()
+    seen = inner[1].num_batches_tracked.item()
+    agrees(function, engine, x)
+    assert inner[1].num_batches_tracked.item() == seen + 2, "eager once, and the engine once"
+    inner.eval()
+    agrees(function, engine, x)
+
+
+def test_modules_and_globals_that_a_function_finds_elsewhere_now(monkeypatch):
+    thing, x = Object(), torch.randn(4, 3)
+    engine = nimble.compile(thing, (x,))
+    thing.parts["net"] = network()
+    agrees(thing, engine, x)
+    thing.parts = {"net": network()}
+    agrees(thing, engine, x)
+    engine = nimble.compile(outer, (x,))
+    for name, value in (("scale", 3.0), ("net", network()), ("helper", lambda x: x + 1)):
+        monkeypatch.setitem(globals(), name, value)
+        agrees(outer, engine, x)
+    number = 2.0
+
+    def function(x):
+        return x * number
+
+    engine = nimble.compile(function, (x,))
+    number = 3.0
+    agrees(function, engine, x)

@@ -10,7 +10,7 @@ import pytest
 from sketch import Sketch
 
 from nimble.errors import GraphError
-from nimble.graph import DType, Graph, Ref, Role, verify
+from nimble.graph import DType, Graph, Ref, Role, verify, verify_memory
 from nimble.rewrite import fold_constants
 
 
@@ -111,3 +111,25 @@ def test_a_prologue_fills_constants_from_parameters() -> None:
     ]:
         with pytest.raises(GraphError, match=why):
             verify(replace(graph, prologue=change(graph.prologue)))
+
+
+def handed_out() -> Graph:
+    """The example with its result in memory of the caller's."""
+    return value(4, role=Role.OUTPUT)(example())
+
+
+UNBOUND: dict[str, Callable[[Graph], Graph]] = {
+    "no output shows it": lambda g: replace(g, outputs=(0,)),
+    "not its roots of role input": lambda g: replace(g, inputs=()),
+    "not its roots of role": lambda g: replace(g, inputs=(0, 0)),
+    "is an output of role intermediate": value(4, role=Role.INTERMEDIATE),
+    "shows float32": lambda g: replace(value(1, dtype=DType.UINT8)(g), outputs=(*g.outputs, 1)),
+    "inside of a float32": value(1, offset=2, shape=(1, 1)),
+}
+
+
+@pytest.mark.parametrize("why", UNBOUND)
+def test_memory_that_nobody_binds(why: str) -> None:
+    verify_memory(handed_out())
+    with pytest.raises(GraphError, match=why):
+        verify_memory(UNBOUND[why](handed_out()))

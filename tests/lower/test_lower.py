@@ -9,7 +9,7 @@ from torch import nn
 from nimble import zoo
 from nimble.capture import Target, capture
 from nimble.capture.structure import flatten
-from nimble.cli.check import relative_error
+from nimble.compare import relative_error
 from nimble.devices.cpu import Constants, Replay, supported
 from nimble.graph import verify
 from nimble.lower import lower, split

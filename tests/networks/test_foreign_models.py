@@ -4,7 +4,7 @@ import pytest
 from catalogue import CATALOGUE
 
 from nimble.cli.check import check
-from nimble.cli.targets import Made
+from nimble.targets import Made
 
 # What these packages and eager PyTorch itself warn of; everything else is an error.
 pytestmark = [

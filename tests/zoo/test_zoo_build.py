@@ -74,7 +74,7 @@ def test_name_carries_size_and_batch() -> None:
     assert edges.shape == (2, 80)
 
 
-@pytest.mark.parametrize("name", ["resnet51", "resnet50@", "resnet50@224x", ""])
+@pytest.mark.parametrize("name", ["resnet51", "resnet51@224", ""])
 def test_unknown_name_lists_the_known_ones(name: str) -> None:
     with pytest.raises(ValueError, match=r"no network .* expected one of resnet50, .*@224x8"):
         zoo.build(name)
@@ -105,3 +105,12 @@ def test_decoding_step_remembers_what_it_saw() -> None:
         model(token + 1, torch.tensor([0]))
         after_another = model(token, torch.tensor([1]))
     assert difference(after_one, after_another) >= 1e-2
+
+
+def test_other_integers_are_in_range_and_not_the_same():
+    for given in (torch.tensor([1, 2]), torch.tensor([3, 7, 5]), torch.tensor([2])):
+        for seed in range(20):
+            other = zoo.random_like(given, seed=seed)
+            assert not torch.equal(other, given)
+            assert other.max() <= given.max()
+            assert other.min() >= (given.min() if len(given) > 1 else 0)

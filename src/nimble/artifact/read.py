@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
 import safetensors
 import safetensors.torch
@@ -18,18 +18,22 @@ from nimble import _core
 from nimble.artifact.layout import DIGESTS, FORMAT, PLAN, WEIGHTS, this_cpu
 from nimble.artifact.structures import class_name, decode
 from nimble.capture.dtypes import FROM_TORCH, TO_TORCH
-from nimble.capture.operators import find, why_refused
+from nimble.capture.operators import find, why_not_pure
 from nimble.capture.types import check_types
 from nimble.devices.cpu import WAIT_NS, Constants, Replay, ReplayPool, supported
 from nimble.errors import ArtifactError, NimbleError
-from nimble.graph import DType, Graph, RecordedCosts, Role
+from nimble.graph import DType, Graph, RecordedCosts, Ref, Role, Symbol, Task
 from nimble.graph.codec import decode as decode_graph
-from nimble.lower import lower
-from nimble.plan import Plan, Settings
+from nimble.lower import lower, split
+from nimble.plan import LEAST_TO_SPLIT_NS, Plan, Settings
 from nimble.rewrite import Step
 from nimble.schedule import Decision, Schedule, Wait, schedule
 from nimble.signature import Signature
 
+_SYMBOLS = {("device", "cpu"), ("layout", "strided")} | {
+    ("memory_format", f"{name}_format") for name in ("contiguous", "preserve")
+}
+_SYMBOLS |= {("memory_format", "channels_last"), ("memory_format", "channels_last_3d")}
 # What reading nonsense as a plan may raise; each becomes an ArtifactError with its cause.
 _DAMAGE = (
     NimbleError,
@@ -42,6 +46,9 @@ _DAMAGE = (
     MemoryError,
     OverflowError,
 )
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,9 @@ def _load(
     types: dict[str, type[Any]],
     workers: int | None,
 ) -> Loaded:
-    saved = Settings(**body["settings"])
+    saved = _record(Settings, body["settings"])
+    if saved.workers < 1 or (saved.memory_limit or 0) < 0:
+        raise ArtifactError(f"the settings are malformed: {saved}")
     settings = replace(saved, workers=workers or _core.usable_cores())
     here = body["cpu"] == this_cpu() and settings.workers == saved.workers
     constants = Constants()
@@ -127,14 +136,15 @@ def _plan(
     *,
     keep_schedule: bool,
 ) -> Plan:
-    source, graph = _graphs(data["graph"], settings)
-    costs = data["costs"]
-    if not isinstance(costs, list) or len(costs) != len(graph.tasks):
-        # Another version of Nimble has other kernels, and so other tasks.
-        costs, keep_schedule = [0] * len(graph.tasks), False
-    graph = graph.with_tasks(
-        replace(task, cost=max(0, int(cost))) for task, cost in zip(graph.tasks, costs, strict=True)
-    )
+    source, lowered = _graphs(data["graph"], settings)
+    lowered, known = _with_costs(lowered, data["costs"])
+    graph, known_tiles = lowered, True
+    if data["tiles"] is not None:
+        tiles = _number(data["tiles"]["pieces"])
+        graph = split(lowered, min(tiles, 1024), LEAST_TO_SPLIT_NS, supported)
+        graph, known_tiles = _with_costs(graph, data["tiles"]["costs"])
+    # Another version of Nimble has other kernels, and so other tasks.
+    keep_schedule = keep_schedule and known and known_tiles
     tensors = _tensors(graph, data["tensors"], weights, shared)
     held = constants.of(graph, tensors)
     reason = "saved with the engine"
@@ -154,39 +164,76 @@ def _plan(
     if inputs != tuple(_input_type(graph, id) for id in graph.inputs):
         raise ArtifactError("the signature does not fit the graph's inputs")
     structure = decode(data["arguments"], len(inputs), types)
+    measured = data["measured_ns"] is not None
     return Plan(
         signature=Signature(structure, inputs, (), _ambient(data["ambient"])),
-        names=[str(name) for name in data["names"]],
+        names=[str(name) for name, _ in zip(data["names"], inputs, strict=True)],
         output=decode(data["output"], len(graph.outputs), types),
         tensors=tensors,
-        captured_tasks=int(data["captured_tasks"]),
+        captured_tasks=_number(data["captured_tasks"]),
         source=source,
+        lowered=lowered,
         graph=graph,
-        steps=tuple(Step(**step) for step in data["steps"]),
+        steps=tuple(_record(Step, step) for step in data["steps"]),
         replay=ReplayPool(replay, settings.workers),
         constants=held,
         example=[_zeros(dtype, shape, strides) for dtype, shape, strides in inputs],
         reason=reason,
-        measured_ns=data["measured_ns"] if keep_schedule else None,
+        measured_ns=_number(data["measured_ns"]) if keep_schedule and measured else None,
         choice=str(data["choice"]) if keep_schedule else planned.decision.reason,
-        paddable=data["paddable"] is True,
+        paddable=bool(data["paddable"]),
+        padded=dict.fromkeys(n for n in data["paddable"] if type(n) is int),
     )
+
+
+def _with_costs(graph: Graph, costs: Any) -> tuple[Graph, bool]:
+    """The graph with the costs measured where it was saved, if they are for these tasks."""
+    if not isinstance(costs, list) or len(costs) != len(graph.tasks):
+        return graph, False
+    known = (replace(t, cost=_number(c)) for t, c in zip(graph.tasks, costs, strict=True))
+    return graph.with_tasks(known), True
+
+
+def _record(kind: type[T], data: dict[str, Any]) -> T:
+    """The dataclass with these fields, each of the type that it declares."""
+    made = kind(**data)
+    for name, expected in get_type_hints(kind).items():
+        held = getattr(made, name)
+        if not isinstance(held, expected) or (type(held) is bool) != (expected is bool):
+            raise ArtifactError(f"{name} is {held!r}, and has to be a {expected}")
+    return made
+
+
+def _number(data: Any) -> int:
+    if type(data) is not int or not 0 <= data < 1 << 63:
+        raise ArtifactError(f"{data!r} is no number of tasks or nanoseconds")
+    return data
 
 
 def _graphs(data: Any, settings: Settings) -> tuple[Graph, Graph]:
     """The graph, with only operators that may be replayed, and as it is lowered here."""
     graph = decode_graph(data)
     for part in (graph, graph.prologue):
-        for task in part.tasks if part is not None else ():
-            if not task.op.startswith("aten."):
-                raise ArtifactError(f"operator {task.op} is not allowed in a saved engine")
-            why = why_refused(find(task.op))
-            if why is not None:
-                raise ArtifactError(f"operator {task.op} is not allowed in a saved engine: {why}")
         if part is not None:
+            for task in part.tasks:
+                _check_task(part, task)
             check_types(part)
     graph = graph.with_tasks(replace(task, kernel="aten") for task in graph.tasks)
     return graph, lower(graph, supported)[0] if settings.native_kernels else graph
+
+
+def _check_task(graph: Graph, task: Task) -> None:
+    why = why_not_pure(find(task.op))
+    if why is not None:
+        raise ArtifactError(f"operator {task.op} is not allowed in a saved engine: {why}")
+    for arg in (*task.args, *(arg for _, arg in task.kwargs)):
+        if isinstance(arg, Symbol) and (arg.kind, arg.name) not in _SYMBOLS:
+            raise ArtifactError(f"task {task.name!r} asks for {arg.kind} {arg.name!r}")
+    # What is written in place is the first argument, and the proof has to know.
+    versions = [graph[v].overwrites for v in task.writes if graph[v].overwrites is not None]
+    written = [arg.id for arg in task.args[:1] if isinstance(arg, Ref)]
+    if versions != (written if task.op == "aten.copy_.default" else []):
+        raise ArtifactError(f"task {task.name!r} ({task.op}) does not write what it says")
 
 
 def _schedule(graph: Graph, data: dict[str, Any]) -> Schedule:
@@ -197,7 +244,7 @@ def _schedule(graph: Graph, data: dict[str, Any]) -> Schedule:
         waits=tuple(Wait(task, on) for task, on in data["waits"]),
         offsets=tuple(data["offsets"]),
         arena_bytes=data["arena_bytes"],
-        decision=Decision(**data["decision"]),
+        decision=_record(Decision, data["decision"]),
     )
 
 
@@ -224,6 +271,8 @@ def _tensors(
                 )
             shared[key] = _zeros(dtype, root.shape, root.strides).copy_(value)
         found[root.name] = shared[key]
+    if len({id(tensor) for tensor in found.values()}) < len(found):
+        raise ArtifactError("the file gives two tensors the same memory")
     return found
 
 

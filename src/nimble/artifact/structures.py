@@ -6,11 +6,19 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from nimble.capture.structure import Constant, Leaf, Nest, Structure
 from nimble.errors import ArtifactError
 
 _PLAIN: dict[str, type[Any]] = {"tuple": tuple, "list": list}
 _NAMED = {"namedtuple", "dataclass", "model output"}
+# What torch.topk, torch.max and their like return: PyTorch's own classes, so always at hand.
+_RETURNED = {
+    f"torch.return_types.{name}": kind
+    for name, kind in vars(torch.return_types).items()
+    if isinstance(kind, type) and issubclass(kind, tuple)
+}
 
 
 def class_name(kind: type[Any]) -> str:
@@ -22,7 +30,8 @@ def encode(structure: Structure) -> dict[str, Any]:
         return {"leaf": structure.index}
     if isinstance(structure, Constant):
         return {"constant": _encode_constant(structure.value)}
-    if structure.kind not in _PLAIN and structure.kind not in _NAMED | {"dict"}:
+    returned = structure.kind == "tuple subclass" and class_name(structure.type) in _RETURNED
+    if not returned and structure.kind not in {*_PLAIN, *_NAMED, "dict"}:
         raise ArtifactError(
             f"an argument or result is a {class_name(structure.type)}, which cannot be saved; "
             "return tensors in tuples, lists, dicts or dataclasses"
@@ -68,6 +77,10 @@ def decode(data: Any, tensors: int, types: Mapping[str, type[Any]], depth: int =
     if kind == "dict":
         ordered = data.get("class") == class_name(OrderedDict)
         return Nest("dict", OrderedDict if ordered else dict, names, inside)
+    if kind == "tuple subclass" and data.get("class") in _RETURNED:
+        made = _RETURNED[data["class"]]
+        made(range(len(inside)))  # Raises if it is not for this many.
+        return Nest(kind, made, names, inside)
     if kind in _NAMED:
         found = types.get(str(data.get("class")))
         if found is not None:

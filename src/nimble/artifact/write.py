@@ -36,7 +36,9 @@ def write_engine(
         "name": name,
         "settings": asdict(settings),
         "pad": pad,
-        "plans": [_plan(plan, number, tensors) for number, plan in enumerate(plans)],
+        "plans": [
+            _plan(plan, number, settings.workers, tensors) for number, plan in enumerate(plans)
+        ],
     }
     parts = {
         PLAN: json.dumps(body).encode(),
@@ -55,7 +57,9 @@ def write_engine(
         raise
 
 
-def _plan(plan: Plan, number: int, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
+def _plan(
+    plan: Plan, number: int, workers: int, tensors: dict[str, torch.Tensor]
+) -> dict[str, Any]:
     """One plan as JSON; adds the tensors it uses to `tensors` and says under which name."""
     stored = {}
     for name, tensor in plan.tensors.items():
@@ -75,7 +79,8 @@ def _plan(plan: Plan, number: int, tensors: dict[str, torch.Tensor]) -> dict[str
         "ambient": [None if a is None else str(a) for a in plan.signature.ambient],
         "output": encode(plan.output),
         "graph": encode_graph(plan.source),
-        "costs": [task.cost for task in plan.graph.tasks],
+        "costs": [task.cost for task in plan.lowered.tasks],
+        "tiles": _tiles(plan, workers),
         "streams": schedule.streams,
         "waits": [[wait.task, wait.on] for wait in schedule.waits],
         "offsets": schedule.offsets,
@@ -85,8 +90,15 @@ def _plan(plan: Plan, number: int, tensors: dict[str, torch.Tensor]) -> dict[str
         "captured_tasks": plan.captured_tasks,
         "measured_ns": plan.measured_ns,
         "choice": plan.choice,
-        "paddable": plan.paddable,
+        "paddable": sorted(rows for rows, why in plan.padded.items() if why is None),
     }
+
+
+def _tiles(plan: Plan, workers: int) -> dict[str, Any] | None:
+    """How the lowered graph was split into tiles, if it was."""
+    if len(plan.graph.tasks) == len(plan.lowered.tasks):
+        return None
+    return {"pieces": workers, "costs": [task.cost for task in plan.graph.tasks]}
 
 
 def _storable(tensor: torch.Tensor) -> torch.Tensor:

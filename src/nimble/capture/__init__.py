@@ -10,7 +10,8 @@ import torch
 from nimble.capture.build import Root, build
 from nimble.capture.layout import eager_strides
 from nimble.capture.structure import Structure, paths
-from nimble.capture.trace import Target, trace
+from nimble.capture.target import Target
+from nimble.capture.trace import trace
 from nimble.errors import CaptureError
 from nimble.graph import Graph, Role
 
@@ -31,7 +32,13 @@ def capture(
     target: Target, tensors: list[torch.Tensor], structure: Structure, name: str
 ) -> Captured:
     """Capture `target` called on these tensors, nested as `structure` says in (args, kwargs)."""
-    taken = target.named_tensors().keys()
+    taken = target.named_tensors()
+    for inference in [n for n, tensor in taken.items() if tensor.is_inference()][:1]:
+        raise CaptureError(
+            f"{inference!r} was made under torch.inference_mode(), so PyTorch does not count its "
+            "edits, and an engine could not notice them; build the model outside of it, or under "
+            "torch.no_grad()"
+        )
     called = [n if n not in taken else f"input {n}" for n in input_names(structure, len(tensors))]
     traced = trace(target, tensors, structure, called)
     roots = [Root(n, Role.PARAMETER) for n in traced.names]

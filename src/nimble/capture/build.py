@@ -227,7 +227,7 @@ class _Builder:
         tensors = list(fakes) if isinstance(fakes, list | tuple) else [fakes]
         if not tensors or not all(isinstance(f, torch.Tensor) for f in tensors):
             return None
-        if op in _PHYSICAL.values():
+        if op in _PHYSICAL.values() or any(f.layout is not torch.strided for f in tensors):
             return None
         arguments = [a for a in node.all_input_nodes if isinstance(self._env.get(a), int)]
         for argument in arguments:
@@ -319,6 +319,10 @@ class _Builder:
         order = [*new[len(assigned) :], *new[: len(assigned)]]
         written = dict(zip((*updates.names, *assigned), order, strict=True))
         mutated = {self._by_name[root]: self._fit(root, id) for root, id in written.items()}
+        # Buffers may have changed places: what is overwritten is copied before.
+        for root, id in mutated.items():
+            if self._content(id) in mutated and id != root:
+                mutated[root] = self._copy(id)
         versions = {root: self._update(root, new) for root, new in mutated.items()}
         for i, shown in updates.shown.items():
             if i < outputs and self._by_name[shown.argument] not in replaced:
@@ -346,6 +350,11 @@ class _Builder:
             raise CaptureError(
                 f"the model replaces {root!r} of {was.type} by a tensor of {now.type}; a state "
                 "keeps its shape and dtype"
+            )
+        if any(n > 1 and s == 0 for n, s in zip(was.shape, was.strides, strict=True)):
+            raise CaptureError(
+                f"the model updates {root!r} in place, several elements of which share memory "
+                "(made by expand, probably); give each its own with .contiguous()"
             )
         return new
 

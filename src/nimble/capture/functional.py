@@ -49,6 +49,12 @@ def functional(function: Function, names: Sequence[str], updates: Updates) -> Fu
         with torch._C._ExcludeDispatchKeyGuard(above), FunctionalTensorMode():
             wrapped = [FunctionalTensor.to_functional(tensor) for tensor in everything]
             results = function(wrapped[: len(held)], wrapped[len(held) :])
+            for result in results:
+                if result.layout is not torch.strided:
+                    raise CaptureError(
+                        f"a result has layout {result.layout}, and Nimble gives dense tensors "
+                        "only; return its .to_dense()"
+                    )
             shared = _shared(results, dict(zip(names, wrapped, strict=True)))
             results = [_unwrapped(result) for result in results]
             updates.names.clear()
@@ -57,6 +63,11 @@ def functional(function: Function, names: Sequence[str], updates: Updates) -> Fu
                     raise CaptureError(
                         f"the model changes the shape of {name!r} in place; use the operator that "
                         "returns a new view (x.t() for x.t_())"
+                    )
+                if torch._functionalize_was_storage_changed(tensor.elem):
+                    raise CaptureError(
+                        f"the model gives {name!r} other memory (x.set_(y), x.data = y), which a "
+                        "replay would not do; copy into it instead: x.copy_(y)"
                     )
                 if torch._functionalize_has_data_mutation(tensor.elem):  # type: ignore[attr-defined]
                     updates.names.append(name)
@@ -72,7 +83,8 @@ def _shared(results: Tensors, arguments: dict[str, FunctionalTensor]) -> dict[in
     owners = {t.untyped_storage()._cdata: (name, t) for name, t in arguments.items()}
     shared = {}
     for i, result in enumerate(results):
-        if not isinstance(result, FunctionalTensor):
+        # What is shown conjugated or negated is no view of the bytes.
+        if not isinstance(result, FunctionalTensor) or result.is_conj() or result.is_neg():
             continue
         if (owner := owners.get(result.untyped_storage()._cdata)) is not None:
             name, argument = owner

@@ -12,8 +12,6 @@ from torch._ops import OpOverload
 from nimble.errors import UnsupportedOpError
 
 _KERNEL_KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
-# Reads and writes beyond its tensors: a saved plan must not be able to open files.
-_REFUSED = {"aten::from_file"}
 
 
 def find(op: str) -> OpOverload:
@@ -35,10 +33,11 @@ def _name(op: OpOverload) -> str:
 @functools.cache
 def why_refused(op: OpOverload) -> str | None:
     """Why a replay cannot call this operator; None if it can."""
-    if _name(op) in _REFUSED:
-        return "it reaches outside of its tensors"
     if op is not torch.ops.aten.copy_.default and op._schema.is_mutable:
-        return "it changes a tensor in place that the model does not own as a buffer or an input"
+        return (
+            "it changes a tensor in place that the model does not own as a buffer or an input; "
+            "make it a buffer (register_buffer)"
+        )
     kernels = [
         line
         for line in torch._C._dispatch_dump(_name(op)).splitlines()
@@ -49,6 +48,42 @@ def why_refused(op: OpOverload) -> str | None:
     if not kernels:
         return "it has no kernel for the CPU"
     return None
+
+
+# Arguments that a kernel only computes with. A generator cannot be written into a file, so it is
+# never given; a device is checked to be the CPU.
+_COMPUTED_WITH = {"Tensor", "int", "float", "bool", "number", "Device", "Generator"}
+# Strings that choose a way to compute. Any other may name a file, or whatever is outside.
+_CHOICES = {"UPLO", "approximate", "driver", "mode", "reduce", "rounding_mode", "side"}
+
+
+@functools.cache
+def why_not_pure(op: OpOverload) -> str | None:
+    """Why an operator is not on the allow-list of saved engines; None if it is.
+
+    The allow-list is this rule, *pure kernels*: an `aten` operator, with a C++ kernel for the CPU,
+    that returns tensors and nothing else, all of them new (`copy_` alone writes to an argument),
+    and that takes only what a kernel computes with.
+    """
+    if op.namespace != "aten":
+        return "it is none of PyTorch's own"
+    if (why := why_refused(op)) is not None:
+        return why
+    schema = op._schema
+    if not schema.returns or {_base(r.type) for r in schema.returns} != {"Tensor"}:
+        return "it returns something other than tensors"
+    if op is not torch.ops.aten.copy_.default and any(r.alias_info for r in schema.returns):
+        return "it returns a view of its argument"
+    for argument in schema.arguments:
+        kind = _base(argument.type)
+        if kind not in _COMPUTED_WITH and not (kind == "str" and argument.name in _CHOICES):
+            return f"its argument {argument.name!r} is a {kind}, which may reach outside"
+    return None
+
+
+def _base(kind: Any) -> str:
+    """`List[Optional[Tensor]]` → `Tensor`."""
+    return str(kind).rpartition("[")[2].rstrip("]")
 
 
 def is_random(op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

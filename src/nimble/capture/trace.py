@@ -8,11 +8,11 @@ therefore speak one dialect. docs/design.md says why this is not `torch.export`.
 from __future__ import annotations
 
 import contextlib
-import functools
-import inspect
 import logging
+import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import traceback
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,6 @@ from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
     UnsupportedFakeTensorException,
 )
-from torch.export import ExportedProgram
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.utils.stateless import _reparametrize_module
@@ -34,7 +33,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 from nimble.capture.attributes import without_python_state
 from nimble.capture.blame import line_of_caller, line_of_error
 from nimble.capture.functional import Updates, functional
-from nimble.capture.structure import Structure, flatten, unflatten
+from nimble.capture.outside import Kept, seeding_refused, without_python_randomness
+from nimble.capture.structure import Structure, flatten, flatten_result, unflatten
+from nimble.capture.target import Target as Target
 from nimble.errors import CaptureError, NimbleError
 
 _DATA_DEPENDENT = (
@@ -43,119 +44,14 @@ _DATA_DEPENDENT = (
     DynamicOutputShapeException,
 )
 _one_at_a_time = threading.RLock()
+# A fork waits for the trace of another thread: in the child, nobody would put the model's own
+# tensors back.
+os.register_at_fork(
+    before=_one_at_a_time.acquire,
+    after_in_parent=_one_at_a_time.release,
+    after_in_child=_one_at_a_time.release,
+)
 OTHER_DOOR = 'Use torch.compile(model, backend="nimble"), which breaks the graph there and goes on.'
-
-
-@dataclass(frozen=True)
-class Target:
-    """What is captured: a function, and the modules whose tensors it uses."""
-
-    function: Callable[..., Any]
-    modules: dict[str, nn.Module]
-
-    @staticmethod
-    def of(model: Any) -> Target:
-        if isinstance(model, ExportedProgram):
-            model = model.module(check_guards=False)
-        if isinstance(model, nn.Module):
-            return Target(model, {"": model})
-        if not callable(model):
-            raise CaptureError(
-                f"cannot compile a {type(model).__name__}; expected an nn.Module, a function or "
-                "an ExportedProgram"
-            )
-        return Target(model, dict(_modules_behind(model)))
-
-    def named_tensors(self) -> dict[str, torch.Tensor]:
-        """Parameters and buffers by qualified name; one that is shared goes by its first name."""
-        found: dict[int, tuple[str, torch.Tensor]] = {}
-        for prefix, module in self.modules.items():
-            dot = f"{prefix}." if prefix else ""
-            for kind in (module.named_parameters, module.named_buffers):
-                for name, tensor in kind(remove_duplicate=False):
-                    found.setdefault(id(tensor), (dot + name, tensor))
-        return dict(found.values())
-
-    def places(self) -> list[tuple[dict[str, Any], str, Any]]:
-        """Every dict entry whose change may matter: parameters, buffers, submodules, hooks, and
-        attributes that hold numbers, texts or tensors. No entry of its own (key "") is there for
-        the size of its dict."""
-        entries: list[tuple[dict[str, Any], str, Any]] = []
-        for module in self.submodules():
-            tables: list[dict[str, Any]] = [module._parameters, module._buffers, module._modules]
-            for table in (*tables, *_hooks(module)):
-                entries.append((table, "", None))
-                entries += [(table, k, v) for k, v in table.items() if isinstance(k, str)]
-            own = vars(module)
-            entries += [(own, k, v) for k, v in own.items() if _is_plain(k, v)]
-        return entries
-
-    def fingerprint(self) -> tuple[Any, ...]:
-        """What a capture depends on besides the types of tensors: equal if a plan still fits."""
-        first: dict[int, str] = {}
-        named = []
-        for prefix, root in self.modules.items():
-            for kind in (root.named_parameters, root.named_buffers):
-                for name, tensor in kind(remove_duplicate=False):
-                    named.append((prefix, name, first.setdefault(id(tensor), f"{prefix}.{name}")))
-        modules = self.submodules()
-        attributes = tuple(
-            (k, id(v) if isinstance(v, torch.Tensor) else v)
-            for module in modules
-            for k, v in vars(module).items()
-            if _is_plain(k, v) and k != "training"
-        )
-        hooks = tuple(tuple(map(id, t.values())) for m in modules for t in _hooks(m))
-        return tuple(named), modules, attributes, hooks
-
-    def submodules(self) -> tuple[nn.Module, ...]:
-        return tuple(m for root in self.modules.values() for m in root.modules())
-
-    @property
-    def training(self) -> tuple[bool, ...]:
-        """The train/eval mode of every submodule."""
-        return tuple(m.training for m in self.submodules())
-
-
-def _modules_behind(function: Callable[..., Any]) -> Iterator[tuple[str, nn.Module]]:
-    """Modules that a function reaches: bound to it, in its closure, or among its globals."""
-    while isinstance(function, functools.partial):
-        yield from ((f"arg{i}", a) for i, a in enumerate(function.args) if _is_module(a))
-        yield from ((k, a) for k, a in function.keywords.items() if _is_module(a))
-        function = function.func
-    owner = getattr(function, "__self__", None)
-    if isinstance(owner, nn.Module):
-        yield "", owner
-    if inspect.isfunction(function):
-        reached = inspect.getclosurevars(function)
-        for name, thing in {**reached.globals, **reached.nonlocals}.items():
-            yield from _modules_in(name, thing)
-
-
-def _modules_in(name: str, thing: object) -> Iterator[tuple[str, nn.Module]]:
-    if isinstance(thing, nn.Module):
-        yield name, thing
-    elif isinstance(thing, list | tuple):
-        yield from ((f"{name}.{i}", item) for i, item in enumerate(thing) if _is_module(item))
-    elif isinstance(thing, dict):
-        yield from ((f"{name}.{key}", item) for key, item in thing.items() if _is_module(item))
-
-
-_INTERNAL = vars(nn.Module()).keys() - {"training"}
-
-
-def _is_plain(key: str, value: object) -> bool:
-    """Whether an attribute of a module holds something that a trace may depend on by value."""
-    kinds = (bool, int, float, str, torch.Tensor)
-    return key not in _INTERNAL and (value is None or isinstance(value, kinds))
-
-
-def _hooks(module: nn.Module) -> tuple[dict[Any, Any], ...]:
-    return module._forward_pre_hooks, module._forward_hooks
-
-
-def _is_module(thing: object) -> bool:
-    return isinstance(thing, nn.Module)
 
 
 @dataclass(frozen=True)
@@ -195,11 +91,11 @@ def trace(
                 "the model changes a list, dict or other container that it is given (a cache that "
                 "grows, say), which a replay would not do; return the new container instead"
             )
-        out, found["output"] = flatten(result)
+        out, found["output"] = flatten_result(result)
         found["outputs"], found["assigned"] = len(out), tuple(assigned)
         return [*out, *assigned.values()]
 
-    updates = Updates()
+    updates, kept = Updates(), Kept()
     tracer = make_fx(
         functional(flat, (*names, *called), updates),
         tracing_mode="fake",
@@ -209,15 +105,18 @@ def trace(
     def run() -> torch.fx.GraphModule:
         # The flag tells libraries not to look into tensors, as torch.compile does.
         tracing = torch.compiler._compile_session_context()
-        with torch.no_grad(), tracing, _origins(target):
+        with torch.no_grad(), tracing, seeding_refused(), _origins(target, kept):
             return tracer(list(named.values()), tensors)
 
     try:
         # One at a time: tracing swaps the tensors of modules and sets hooks for the whole process.
         # The caller's own modes (a profiler, a counter of operations) stay out of the trace.
         modes = _disable_current_modes()
-        with _one_at_a_time, modes, torch.random.fork_rng(devices=[]), _unlogged():
-            module = without_python_state(target.submodules(), run)
+        with _one_at_a_time, modes, torch.random.fork_rng(devices=[]), unlogged():
+            module = without_python_randomness(
+                lambda: without_python_state(target.submodules(), run)
+            )
+            kept.refuse()
     except NimbleError:
         raise
     except Exception as error:
@@ -234,7 +133,7 @@ def trace(
 
 
 @contextlib.contextmanager
-def _unlogged() -> Iterator[None]:
+def unlogged() -> Iterator[None]:
     """PyTorch logs what a fake tensor raises, traceback and all; our error says it in a line."""
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     level = logger.level
@@ -249,6 +148,18 @@ def _explain(error: Exception) -> CaptureError:
     where = line_of_error(error.__traceback__)
     at = f" at {where}" if where else ""
     first = (str(error).strip().splitlines() or [""])[0]
+    if "extract specialized integer" in first:
+        last = traceback.extract_tb(error.__traceback__)
+        if any(f.filename.endswith("nn/modules/batchnorm.py") for f in last):
+            return CaptureError(
+                f"a BatchNorm in train mode has momentum=None{at}: it divides by a number of calls "
+                f"that it reads from a tensor; set momentum to a number. {OTHER_DOOR}"
+            )
+        return CaptureError(
+            f"the model takes a number out of a tensor{at}. Where it is an index x[:, i] with a "
+            "tensor i of no dimensions: x.index_copy_(1, i.view(1), y) writes and "
+            f"x.index_select(1, i.view(1)) reads without taking it out. {OTHER_DOOR}"
+        )
     if isinstance(error, _DATA_DEPENDENT) or "value out of a tracing tensor" in str(error):
         return CaptureError(
             f"the model depends on the data in a tensor{at}: its path or shapes would differ from "
@@ -256,10 +167,20 @@ def _explain(error: Exception) -> CaptureError:
         )
     if ".numpy() is not supported" in str(error):
         return CaptureError(f"the model turns a tensor into a NumPy array{at}. {OTHER_DOOR}")
+    if "mutating a non-functional tensor" in str(error):
+        return CaptureError(
+            f"the model updates a tensor in place{at} that is neither an argument nor a buffer, "
+            "and a replay would not know it; make it a buffer (register_buffer)"
+        )
     if isinstance(error, SyntaxError):
         return CaptureError(
             "the model calls an operator that PyTorch's tracer cannot write down "
             "(x.random_(low, high), for one; use torch.randint(low, high, x.shape)). " + OTHER_DOOR
+        )
+    if "token for effect" in str(error):
+        return CaptureError(
+            f"the model calls an operator that may raise for its data (torch.linalg.inv){at}, and "
+            f"a replay does not check data. {OTHER_DOOR}"
         )
     if isinstance(error, UnsupportedFakeTensorException):
         return CaptureError(f"the model cannot be traced{at}: {first}. {OTHER_DOOR}")
@@ -300,8 +221,9 @@ def _assigned_buffers(target: Target, held: dict[str, torch.Tensor]) -> dict[str
 
 
 @contextlib.contextmanager
-def _origins(target: Target) -> Iterator[None]:
-    """Write into every node which submodule and which line of the user's model made it."""
+def _origins(target: Target, kept: Kept) -> Iterator[None]:
+    """Write into every node which submodule and which line of the user's model made it; note
+    whatever the model gets to see."""
     known = {
         id(module): ".".join(filter(None, (prefix, name)))
         for prefix, root in target.modules.items()
@@ -315,7 +237,9 @@ def _origins(target: Target) -> Iterator[None]:
         ) -> Any:
             note = {"module": stack[-1], "line": line_of_caller()}
             fx_traceback.current_meta["custom"] = note
-            return func(*args, **(kwargs or {}))
+            result = func(*args, **(kwargs or {}))
+            kept.note(result, note["line"])
+            return result
 
     def enter(module: nn.Module, _args: Any) -> None:
         stack.append(known.get(id(module), stack[-1]))
@@ -323,11 +247,15 @@ def _origins(target: Target) -> Iterator[None]:
     def leave(_module: nn.Module, _args: Any, _result: Any) -> None:
         stack.pop()
 
-    hooks = nn.modules.module
+    # Hooks on the modules, not for all modules of the process, which other engines look at.
     with fx_traceback.preserve_node_meta(), Lines():
         handles = [
-            hooks.register_module_forward_pre_hook(enter),
-            hooks.register_module_forward_hook(leave, always_call=True),
+            handle
+            for module in set(target.submodules())
+            for handle in (
+                module.register_forward_pre_hook(enter, prepend=True),
+                module.register_forward_hook(leave, always_call=True),
+            )
         ]
         try:
             yield

@@ -9,13 +9,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from nimble.capture.dtypes import TO_TORCH, from_symbol
 from nimble.capture.operators import find
+from nimble.capture.trace import unlogged
 from nimble.errors import GraphError
 from nimble.graph import Arg, DType, Graph, Ref, Symbol
 
 
 def check_types(graph: Graph) -> None:
     """Run every task on fake tensors; raise GraphError if a result is of another type."""
-    with FakeTensorMode(), torch.no_grad():
+    with FakeTensorMode(), torch.no_grad(), unlogged():
         for task in graph.tasks:
             args = [_fake(graph, arg) for arg in task.args]
             kwargs = {name: _fake(graph, arg) for name, arg in task.kwargs}

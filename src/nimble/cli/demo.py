@@ -13,7 +13,7 @@ from rich.console import Console
 import nimble
 from nimble import zoo
 from nimble.capture.structure import flatten
-from nimble.cli.check import Reference, one_thread, relative_error
+from nimble.compare import Reference, one_thread, relative_error
 
 NETWORK = "googlenet@64"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -16,11 +17,14 @@ from rich.table import Table
 
 import nimble
 from nimble import zoo
+from nimble.bench import Settings
+from nimble.bench.command import run_bench
+from nimble.bench.contestants import KNOWN, NIMBLE
 from nimble.cli.check import Row, check
 from nimble.cli.demo import demo as run_demo
-from nimble.cli.targets import make
-from nimble.errors import NimbleError
+from nimble.errors import InputError, NimbleError
 from nimble.observe.timeline import check_path
+from nimble.targets import make
 
 app = typer.Typer(
     help="Schedule PyTorch models once, ahead of time, and replay them.",
@@ -97,6 +101,8 @@ def check_command(
     ] = None,
 ) -> None:
     """Compile models, compare them with eager PyTorch, exit with 1 if anything differs."""
+    if json_file is not None:
+        _or_exit(lambda: _check_writable(json_file))
     rows = []
     for target in track(targets, "checking", console=_err, transient=True):
         try:
@@ -115,6 +121,46 @@ def check_command(
     typer.echo(f"{len(rows) - len(failed)} passed, {len(failed)} failed")
     if failed:
         raise typer.Exit(1)
+
+
+def _check_writable(path: Path) -> None:
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise InputError(f"{path}: no file can be written there")
+
+
+@app.command(name="bench")
+def bench_command(
+    models: Annotated[str, typer.Option(help=f"separated by commas; each {_TARGET}")],
+    against: Annotated[
+        str, typer.Option(help=f"of {', '.join(KNOWN)}; or file.py:load of your own")
+    ] = "eager",
+    threads: Annotated[str, typer.Option(help="numbers of threads to try")] = "1,2",
+    rounds: Annotated[int, typer.Option(help="how often each contestant is timed")] = 30,
+    seconds: Annotated[float, typer.Option(help="stop the rounds of a model after this")] = 60,
+    timeout: Annotated[float, typer.Option(help="seconds a contestant has for an answer")] = 120,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write the figures")] = None,
+    html: Annotated[Path | None, typer.Option(help="write a page with bars")] = None,
+) -> None:
+    """Time Nimble beside its peers, after comparing their answers. Exits with 1 if Nimble fails."""
+    settings = _or_exit(
+        lambda: Settings(tuple(_listed(against)), _numbers(threads), rounds, seconds, timeout)
+    )
+    result = run_bench(_listed(models), settings, _out, _err, json_file, html)
+    if not all(
+        any(r.counts for r in result.of(m) if r.contestant == NIMBLE) for m in result.models
+    ):
+        raise typer.Exit(1)
+
+
+def _listed(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(item) for item in _listed(text))
+    except ValueError:
+        raise InputError(f"--threads {text}: expected numbers separated by commas") from None
 
 
 def _finite(row: dict[str, object]) -> dict[str, object]:

@@ -18,7 +18,7 @@ from nimble.graph.ir import (
     refs,
 )
 from nimble.graph.show import show
-from nimble.graph.verify import verify
+from nimble.graph.verify import verify, verify_memory
 
 __all__ = [
     "Arg",
@@ -44,4 +44,5 @@ __all__ = [
     "refs",
     "show",
     "verify",
+    "verify_memory",
 ]

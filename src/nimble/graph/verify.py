@@ -130,3 +130,37 @@ def _verify_task(
         available.add(content.id)
         if content.overwrites is not None:
             available.discard(graph.content(content.overwrites).id)
+
+
+def verify_memory(graph: Graph) -> None:
+    """Raise GraphError unless all memory outside of the arena is bound by somebody, and what is
+    handed out lies within it.
+
+    Schedules need none of this; a replay, which gets its memory by these rules, does.
+    """
+
+    def fail(value: Value, why: str) -> GraphError:
+        return GraphError(f"value %{value.id} {value.name!r}: {why}")
+
+    if sorted(graph.inputs) != [v.id for v in graph.roots(Role.INPUT)]:
+        raise GraphError(f"graph {graph.name!r}: its inputs are not its roots of role input")
+    names: set[str] = set()
+    for root in graph.roots(Role.PARAMETER, Role.CONSTANT, Role.STATE):
+        if root.name in names:
+            raise fail(root, "has the name, and so the memory, of another")
+        names.add(root.name)
+    for value in graph.values:
+        if value.dtype is not DType.TOKEN and value.offset % value.dtype.itemsize:
+            raise fail(value, f"starts at byte {value.offset}, inside of a {value.dtype}")
+        if value.overwrites is not None and value.type != graph[value.overwrites].type:
+            raise fail(value, f"is {value.type} in memory of {graph[value.overwrites].type}")
+    for id in graph.outputs:
+        value, home = graph[id], graph.home(id)
+        if home.role is Role.INTERMEDIATE or value.dtype is DType.TOKEN:
+            raise fail(value, f"is an output of role {home.role} and dtype {value.dtype}")
+        if home.role is not Role.OUTPUT and value.dtype is not home.dtype:
+            raise fail(value, f"is an output, and shows {home.type} as {value.type}")
+    handed_out = {graph.home(id).id for id in graph.outputs}
+    for root in graph.roots(Role.OUTPUT):
+        if root.id not in handed_out:
+            raise fail(root, "has role output, but no output shows it")

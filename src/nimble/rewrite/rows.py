@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from nimble.graph import Arg, DType, Graph, Ref, Role, Task, Value
+from nimble.graph import Arg, DType, Graph, Ref, Role, Task, Value, refs
 from nimble.rewrite.axes import Axes, axes_of
 
 
@@ -212,21 +213,73 @@ _UNIFORM = {
 }
 
 
-def different_tasks(one: Graph, other: Graph, rows: int) -> str | None:
-    """Where a capture with `rows` rows and one with a row more differ in more than the number of
-    rows of tensors: then that number was computed with. None if nowhere."""
+def different_tasks(one: Graph, other: Graph, rows: int, others: int) -> str | None:
+    """Where captures with `rows` and `others` rows differ in more than the number of rows of
+    tensors: then that number was computed with. None if nowhere."""
     if [t.op for t in one.tasks] != [t.op for t in other.tasks]:
         return "with another number of rows the model runs other tasks"
+    same = _Same(one, other, rows, others)
     for mine, theirs in zip(one.tasks, other.tasks, strict=True):
-        if _numbers(mine) != _numbers(theirs) or len(mine.reads) != len(theirs.reads):
+        if _numbers(mine) != _numbers(theirs):
             return f"task {mine.name!r} ({mine.op}) uses the number of rows in its computation"
-        for a, b in zip((*mine.reads, *mine.writes), (*theirs.reads, *theirs.writes), strict=True):
-            if not _alike(one[a], other[b], rows):
-                return f"task {mine.name!r} ({mine.op}) takes a part that depends on how many rows"
-    for a, b in zip(one.outputs, other.outputs, strict=True):
-        if not _alike(one[a], other[b], rows):
-            return "a result is a part that depends on the number of rows"
+        if not same.reads(_operands(mine), _operands(theirs)):
+            return f"task {mine.name!r} ({mine.op}) takes a part that depends on how many rows"
+        if not same.writes(mine.writes, theirs.writes):
+            return f"task {mine.name!r} ({mine.op}) gives something else than rows more"
+    if not same.reads(one.outputs, other.outputs):
+        return "a result is a part that depends on the number of rows"
+    for a, b in zip((one[v] for v in one.outputs), (other[v] for v in other.outputs), strict=True):
+        if (a.shape[:1], b.shape[:1]) != ((rows,), (others,)):
+            return f"result {a.name} ({a.type}) has not a row for each row of the inputs"
+        if any(n > 1 and s != t for n, s, t in zip(b.shape, a.strides, b.strides, strict=True)):
+            return f"result {a.name} ({a.type}) is laid out by the number of rows"
     return None
+
+
+def not_fresh(graph: Graph) -> str | None:
+    """Which output shows memory of the caller or of the model, which a part of a larger batch
+    would not. None if none does."""
+    for value in map(graph.__getitem__, graph.outputs):
+        if graph.content(value.id).role not in (Role.INTERMEDIATE, Role.OUTPUT):
+            return f"result {value.name} ({value.type}) is, or is a view of, an input or a weight"
+    return None
+
+
+class _Same:
+    """Which values of two graphs are the same but for the number of rows."""
+
+    def __init__(self, one: Graph, other: Graph, rows: int, others: int) -> None:
+        self._one, self._other, self._rows, self._others = one, other, rows, others
+        named = {root.name: root.id for root in other.roots()}
+        self._pairs = {root.id: named.get(root.name) for root in one.roots()}
+
+    def reads(self, mine: Sequence[int], theirs: Sequence[int]) -> bool:
+        return len(mine) == len(theirs) and all(
+            self._pairs[self._one.content(a).id] == self._other.content(b).id
+            and self._alike(self._one[a], self._other[b])
+            for a, b in zip(mine, theirs, strict=True)
+        )
+
+    def writes(self, mine: Sequence[int], theirs: Sequence[int]) -> bool:
+        self._pairs.update(zip(mine, theirs, strict=False))
+        return self.reads(mine, theirs)
+
+    def _alike(self, a: Value, b: Value) -> bool:
+        """Whether two values differ at most in one dimension, by the number of rows."""
+        if len(a.shape) != len(b.shape) or a.offset != b.offset or a.dtype is not b.dtype:
+            return False
+        differ = [(n, m) for n, m in zip(a.shape, b.shape, strict=True) if n != m]
+        steps = [
+            (s, t)
+            for n, m, s, t in zip(a.shape, b.shape, a.strides, b.strides, strict=True)
+            if s != t and n > 1 and m > 1
+        ]
+        scaled = all(n * self._others == m * self._rows for n, m in (*differ, *steps))
+        return len(differ) < 2 and scaled
+
+
+def _operands(task: Task) -> list[int]:
+    return [v for arg in (*task.args, *(arg for _, arg in task.kwargs)) for v in refs(arg)]
 
 
 _MADE = ("aten.full.", "aten.zeros.", "aten.ones.", "aten.empty.")
@@ -243,11 +296,3 @@ def _numbers(task: Task) -> Arg:
 
     args = task.args[1:] if task.op.startswith(_MADE) else task.args
     return strip((*args, *(arg for _, arg in task.kwargs)))
-
-
-def _alike(a: Value, b: Value, rows: int) -> bool:
-    """Whether two values differ at most in one dimension, by the number of rows."""
-    if len(a.shape) != len(b.shape) or a.offset != b.offset:
-        return False
-    differ = [(n, m) for n, m in zip(a.shape, b.shape, strict=True) if n != m]
-    return not differ or (len(differ) == 1 and differ[0][0] * (rows + 1) == differ[0][1] * rows)

@@ -15,8 +15,8 @@ def random_like(tree: T, *, seed: int = 0) -> T:
     """The same structure with other tensors in it, of the same shapes and dtypes.
 
     Floats are drawn from a normal distribution and integers from the range of those given, so that
-    ids stay valid; booleans and everything that is no tensor are kept. A tensor that occurs twice
-    does so afterwards.
+    ids stay valid, but not all as they were; booleans and everything that is no tensor are kept. A
+    tensor that occurs twice does so afterwards.
     """
     generator = torch.Generator().manual_seed(seed)
     drawn_for: dict[Tensor, Tensor] = {}
@@ -33,8 +33,12 @@ def random_like(tree: T, *, seed: int = 0) -> T:
         if tensor.is_floating_point() or tensor.is_complex():
             fresh.normal_(generator=generator)
         else:
-            low, high = min(int(tensor.min()), 0), int(tensor.max())
+            low, high = int(tensor.min()), int(tensor.max())
+            # Of one number alone the range is not known; up from zero is where ids are valid.
+            low = min(low, 0) if low == high else low
             fresh.random_(low, high + 1, generator=generator)
+            while low < high and torch.equal(fresh, tensor.cpu()):
+                fresh.random_(low, high + 1, generator=generator)
         return fresh.to(tensor.device)
 
     drawn: T = tree_map_only(Tensor, draw, tree)

@@ -137,6 +137,12 @@ def on_meta(name: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 def _parse(name: str) -> tuple[Recipe, int, int]:
     match = re.fullmatch(r"(\w+?)(?:@(\d+))?(?:x(\d+))?", name)
+    network, _, size = name.partition("@")
+    if match is None and network in RECIPES:
+        raise ValueError(
+            f"{name!r}: {size!r} is no size of {network}; expected a number, and x and a batch if "
+            f"you like, as in {network}@{RECIPES[network].size}x8"
+        )
     if match is None or match[1] not in RECIPES:
         raise ValueError(
             f"no network {name!r}; expected one of {', '.join(RECIPES)}, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from weakref import WeakValueDictionary
 
 import torch
@@ -44,6 +44,13 @@ class Constants:
                 kept.copy_(result)
             found[name] = kept
         return found
+
+    def keep_only(self, kept: Iterable[torch.Tensor]) -> None:
+        """Forget the others, which are not up to date with the parameters any more."""
+        ids = {id(tensor) for tensor in kept}
+        for key, tensor in list(self._made.items()):
+            if id(tensor) not in ids:
+                del self._made[key]
 
 
 def _keys(prologue: Graph, tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from nimble.capture.dtypes import TO_TORCH, from_symbol
 from nimble.capture.tensors import copy_exactly
 from nimble.devices.cpu.calls import native_call
 from nimble.errors import NimbleError, UnfitError
-from nimble.graph import Arg, DType, Ref, Role, Symbol, Task, Value
+from nimble.graph import Arg, DType, Ref, Role, Symbol, Task, Value, verify_memory
 from nimble.schedule import Schedule, prove
 
 ARENA = 0
@@ -40,6 +40,7 @@ class Replay:
 
     def __init__(self, schedule: Schedule, tensors: Mapping[str, torch.Tensor]) -> None:
         prove(schedule)
+        verify_memory(schedule.graph)
         self.schedule = schedule
         self._tensors = dict(tensors)
         self.graph = schedule.graph

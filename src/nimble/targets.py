@@ -32,11 +32,7 @@ def make(target: str) -> Made:
         except ValueError as error:
             raise InputError(str(error)) from error
         return Made(target, model, args, {})
-    where, _, name = target.rpartition(":")
-    module = _from_file(Path(where)) if where.endswith(".py") else _import(where)
-    factory = getattr(module, name, None)
-    if not callable(factory):
-        raise InputError(f"{target}: {where} has no function {name!r}")
+    factory = find(target)
     made = factory()
     if not isinstance(made, tuple) or len(made) not in (2, 3) or not callable(made[0]):
         raise InputError(
@@ -48,6 +44,16 @@ def make(target: str) -> Made:
     if not isinstance(args, tuple) or not isinstance(kwargs, dict):
         raise InputError(f"{target}: args must be a tuple and kwargs a dict")
     return Made(target, model, args, kwargs)
+
+
+def find(target: str) -> Any:
+    """The function that `module:function` or `file.py:function` names."""
+    where, _, name = target.rpartition(":")
+    module = _from_file(Path(where)) if where.endswith(".py") else _import(where)
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise InputError(f"{target}: {where} has no function {name!r}")
+    return found
 
 
 def _import(name: str) -> Any:

@@ -1,0 +1,164 @@
+"""Runs the standard set and writes its tables into docs/performance.md and README.md. `make bench`.
+
+`python bench/performance.py --from out.json` writes them from figures measured before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from nimble.bench import Network, Result, Row, Settings
+from nimble.bench.command import run_bench
+from nimble.bench.contestants import KNOWN, NIMBLE
+
+ROOT = Path(__file__).parents[1]
+BEGIN, END = "<!-- performance -->", "<!-- /performance -->"
+MODELS = [
+    "mobilenet_v2@32",
+    "mobilenet_v2",
+    "resnet50",
+    "googlenet",
+    "inception_v3",
+    "nasnet_a_mobile",
+    "bert_tiny",
+    "bert_base",
+    "mlp",
+    "lstm",
+    "gru",
+]
+TIMEOUT = 900
+"""Seconds; Inductor takes minutes for the largest networks."""
+
+
+def main(
+    figures: Annotated[
+        Path | None, typer.Option("--from", help="the JSON of an earlier bench")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="where the JSON of this bench goes")] = Path(
+        "build/bench.json"
+    ),
+    models: Annotated[str, typer.Option(help="the set")] = ",".join(MODELS),
+) -> None:
+    """Measure the standard set, or read it, and rewrite the tables."""
+    if figures is None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        settings = Settings(KNOWN, timeout=TIMEOUT)
+        page = out.with_suffix(".html")
+        result = run_bench(models.split(","), settings, Console(), Console(stderr=True), out, page)
+    else:
+        result = Result.load(figures)
+    rewrite(ROOT / "README.md", overview(result))
+    rewrite(ROOT / "docs" / "performance.md", everything(result))
+
+
+def rewrite(path: Path, lines: Iterator[str]) -> None:
+    """Replace what stands between the marks."""
+    text = path.read_text()
+    before, after = text.index(BEGIN) + len(BEGIN), text.index(END)
+    path.write_text(text[:before] + "\n" + "\n".join(lines) + "\n" + text[after:])
+
+
+def overview(result: Result) -> Iterator[str]:
+    """A row a network: milliseconds, the fastest in bold."""
+    names = list(dict.fromkeys(row.contestant for row in result.rows))
+    yield (
+        f"{where(result)} Median milliseconds, each contestant at its better number of threads; a "
+        "dash: it could not run the network, [docs/performance.md](docs/performance.md) says why."
+    )
+    yield ""
+    yield f"| network | {' | '.join(names)} | limit | best peer / Nimble |"
+    yield "|---" * (len(names) + 3) + "|"
+    for model in result.models:
+        rows = {row.contestant: row for row in result.of(model)}
+        fastest = min((r.median_ms for r in rows.values() if r.median_ms), default=None)
+        cells = [_median(rows[name], fastest) for name in names]
+        limit, best = result.network(model), _best_peer(rows)
+        yield (
+            f"| {model} | {' | '.join(cells)} | {_ms(limit.limit_ms) if limit else '-'} | {best} |"
+        )
+
+
+def everything(result: Result) -> Iterator[str]:
+    """For each network its limit and all settings of all contestants."""
+    yield where(result)
+    for model in result.models:
+        yield f"\n## {model}"
+        network = result.network(model)
+        if network is not None:
+            yield limit(network)
+        yield ""
+        yield (
+            "| contestant | threads | median ms | min | p99 | spread | / Nimble (95 %) | / limit "
+            "| compile s | first answer ms | peak MB | error |"
+        )
+        yield "|---" * 12 + "|"
+        rows = [row for row in result.rows if row.model == model]
+        yield from (full(row) for row in rows if row.ok)
+        failed = [row for row in rows if not row.ok]
+        if failed:
+            yield ""
+        for row in failed:
+            yield f"- {row.contestant} with {row.threads}: {row.reason}"
+        for row in rows:
+            if row.counts and row.overhead_ms is not None:
+                yield ""
+                yield (
+                    f"Scheduling overhead of {row.contestant} with {row.threads}: "
+                    f"{1e3 * row.overhead_ms:.1f} µs a call."
+                )
+
+
+def where(result: Result) -> str:
+    machine = result.machine
+    return (
+        f"Measured by `make bench` on {machine['cpu']}, {machine['cores']} cores, "
+        f"torch {machine['torch']}, Python {machine['python']}."
+    )
+
+
+def limit(network: Network) -> str:
+    return (
+        f"Limit {_ms(network.limit_ms)} ms: {network.flops / 1e9:.3g} GFLOP in "
+        f"{_ms(network.compute_ms)} ms, {network.bytes / 1e6:.3g} MB in "
+        f"{_ms(network.memory_ms)} ms."
+    )
+
+
+def full(row: Row) -> str:
+    bold = "**" if row.counts else ""
+    ratio = "" if row.ratio is None else (
+        f"{row.ratio:.2f} ({row.ratio_low:.2f} to {row.ratio_high:.2f})"
+    )  # fmt: skip
+    return (
+        f"| {bold}{row.contestant}{bold} | {row.threads} | {bold}{_ms(row.median_ms)}{bold} "
+        f"| {_ms(row.min_ms)} | {_ms(row.p99_ms)} | {100 * (row.spread or 0):.0f} % | {ratio} "
+        f"| {row.of_limit or 0:.1f} | {row.compile_s or 0:.1f} | {row.first_ms or 0:.0f} "
+        f"| {row.peak_mb or 0:.0f} | {row.error or 0:.0e} |"
+    )
+
+
+def _median(row: Row, fastest: float | None) -> str:
+    if row.median_ms is None:
+        return "-"
+    return f"**{_ms(row.median_ms)}**" if row.median_ms == fastest else _ms(row.median_ms)
+
+
+def _best_peer(rows: dict[str, Row]) -> str:
+    peers = [r for name, r in rows.items() if name != NIMBLE and r.ratio is not None]
+    best = min(peers, key=lambda row: row.ratio or 0.0, default=None)
+    if best is None:
+        return "-"
+    return f"{best.ratio:.2f} ({best.ratio_low:.2f} to {best.ratio_high:.2f})"
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}" if value < 10 else f"{value:.1f}"
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,157 @@
+"""A contestant in a process of its own: it loads, answers, then sleeps until it is asked to run.
+
+Started as `python -m nimble.bench.process FD PARENT JOB...` by `child.py`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from nimble.bench.contestants import MissingError, Run, contestant
+from nimble.bench.job import MEMORY, OVERHEAD, ROUND, Failed, Job, Loaded, pack
+from nimble.capture.structure import flatten, unflatten
+from nimble.targets import Made, make
+
+WARM_NS = 5_000_000
+"""Calls at the start of a round that do not count: caches are cold, helper threads asleep."""
+TIMED_NS = 20_000_000
+_PR_SET_PDEATHSIG = 1
+
+
+def main(fd: int, parent: int, job: Job) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        return None
+    with Connection(fd) as referee, torch.no_grad():
+        try:
+            run, inputs, loaded = _load(job)
+        except MissingError as error:
+            return referee.send(Failed(str(error)))
+        except ModuleNotFoundError as error:
+            return referee.send(Failed(f"not installed: {error.name}"))
+        except Exception as error:
+            return referee.send(Failed(f"raised {_in_a_line(error)}"))
+        referee.send(loaded)
+        gc.collect()
+        gc.freeze()
+        while True:
+            try:
+                question = referee.recv()
+            except EOFError:
+                return None
+            try:
+                referee.send(_answer(question, run, inputs[0]))
+            except Exception as error:
+                referee.send(Failed(f"raised {_in_a_line(error)}"))
+
+
+def _load(job: Job) -> tuple[Run, list[list[torch.Tensor]], Loaded]:
+    torch.set_num_threads(job.threads)
+    load = contestant(job.contestant)
+    torch.manual_seed(0)
+    made = make(job.target)
+    material = torch.load(job.material, weights_only=True)
+    restore = _restore(made, material["weights"])
+    restore()
+    inputs: list[list[torch.Tensor]] = material["inputs"]
+    structure = flatten((made.args, made.kwargs))[1]
+    args, kwargs = unflatten(structure, [tensor.clone() for tensor in inputs[0]])
+    start = time.perf_counter()
+    run = load(made.model, args, kwargs, job.threads)
+    compiled = time.perf_counter() - start
+    restore()
+    first, second = ([tensor.clone() for tensor in tensors] for tensors in inputs)
+    torch.manual_seed(0)
+    start = time.perf_counter()
+    results = run(first)
+    took = time.perf_counter() - start
+    answers = [pack(list(_tensors(results)))]
+    restore()
+    torch.manual_seed(0)
+    answers.append(pack(list(_tensors(run(second)))))
+    loaded = Loaded(compiled, (compiled + took) * 1e3, (answers[0], answers[1]))
+    return run, inputs, loaded
+
+
+def _restore(made: Made, weights: dict[str, torch.Tensor]) -> Callable[[], None]:
+    """Puts back the weights and state that differ. Tensors that do not are left alone: writing
+    them would make contestants that watch their weights start over."""
+    mine = made.model.state_dict() if isinstance(made.model, nn.Module) else {}
+
+    def restore() -> None:
+        for name, tensor in mine.items():
+            if not torch.equal(tensor, weights[name]):
+                tensor.copy_(weights[name])
+
+    return restore
+
+
+def _tensors(results: Any) -> Iterator[torch.Tensor]:
+    """Results in order, as tensors."""
+    if isinstance(results, np.ndarray):
+        yield torch.from_numpy(np.ascontiguousarray(results))
+    elif isinstance(results, (list, tuple)):
+        for result in results:
+            yield from _tensors(result)
+    else:
+        yield from flatten(results)[0]
+
+
+def _answer(question: str, run: Run, tensors: list[torch.Tensor]) -> Any:
+    if question == ROUND:
+        return _round(run, tensors)
+    if question == OVERHEAD:
+        return run.overhead_ms(tensors) if hasattr(run, "overhead_ms") else None
+    assert question == MEMORY, question
+    return _peak_mb()
+
+
+def _round(run: Run, tensors: list[torch.Tensor]) -> list[int]:
+    """Nanoseconds of each call."""
+    gc.disable()
+    try:
+        _calls(run, tensors, WARM_NS)
+        return _calls(run, tensors, TIMED_NS)
+    finally:
+        gc.enable()
+
+
+def _calls(run: Run, tensors: list[torch.Tensor], ns: int) -> list[int]:
+    now = time.perf_counter_ns
+    times: list[int] = []
+    end = now() + ns
+    while not times or now() < end:
+        start = now()
+        run(tensors)
+        times.append(now() - start)
+    return times
+
+
+def _peak_mb() -> float:
+    """The most memory this process ever held. Not `ru_maxrss`, which inherits the parent's."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def _in_a_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return text if len(text) <= 200 else text[:199] + "…"
+
+
+if __name__ == "__main__":
+    fd, parent, name, target, threads, material = sys.argv[1:]
+    main(int(fd), int(parent), Job(name, target, int(threads), Path(material)))

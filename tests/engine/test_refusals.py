@@ -1,0 +1,131 @@
+"""What a replay would not repeat is refused, and the error says what to do."""
+
+import functools
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import nimble
+from nimble.errors import CaptureError, InputError
+
+
+def refused(match, model, *args):
+    with pytest.raises(CaptureError, match=match) as caught:
+        nimble.compile(model, args)
+    assert "tlparse" not in str(caught.value)
+    assert "INTERNAL ASSERT" not in str(caught.value)
+
+
+def seeded(x):
+    torch.manual_seed(3)
+    return x + torch.rand(2)
+
+
+def seeded_by_the_generator(x):
+    torch.default_generator.manual_seed(12345)
+    return x + torch.rand(2)
+
+
+def forked(x):
+    with torch.random.fork_rng(devices=[]):
+        return x + torch.rand(2)
+
+
+@pytest.mark.parametrize("model", [seeded, seeded_by_the_generator, forked])
+def test_seeding_in_the_model(model):
+    before = torch.manual_seed
+    refused("seed it outside of the model", model, torch.ones(2))
+    assert torch.manual_seed is before
+
+
+@pytest.mark.parametrize("draw", [random.random, np.random.rand])
+def test_random_numbers_of_python(draw):
+    refused("torch.rand", lambda x: x * draw(), torch.ones(2))
+
+
+def test_a_hook_that_keeps_a_tensor():
+    kept = {}
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    hook = model[0].register_forward_hook(lambda module, args, result: kept.update(x=result))
+    refused("kept a tensor of the trace", model, torch.ones(1, 2))
+    hook.remove()
+    nimble.compile(model, (torch.ones(1, 2),))
+
+
+def test_a_cache_that_keeps_a_tensor():
+    @functools.cache
+    def positions(count):
+        return torch.arange(count) * 2
+
+    refused("kept a tensor of the trace", lambda x: x + positions(2), torch.ones(2))
+
+
+def test_a_tensor_that_is_no_buffer_updated_in_place():
+    class Plain(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.total = torch.zeros(2)
+
+        def forward(self, x):
+            self.total.add_(x)
+            return self.total * 2
+
+    refused("register_buffer", Plain(), torch.ones(2))
+
+
+def test_an_input_given_other_memory():
+    refused(r"x\.copy_\(y\)", lambda x: (x.set_(torch.ones(2)), x * 2)[1], torch.ones(2))
+
+
+def test_an_expanded_input_updated_in_place():
+    refused(r"args\[0\].*\.contiguous\(\)", lambda x: x.add_(1), torch.ones(2, 1).expand(2, 3))
+
+
+def test_an_error_of_the_model_on_its_example():
+    table = torch.eye(3)
+    match = r"IndexError at .*embedding\.default ran on the example arguments: index out of range"
+    refused(match, lambda i: nn.functional.embedding(i, table), torch.tensor([7]))
+
+
+def test_sparse_tensors_inside_and_as_a_result():
+    refused(r"\.to_dense\(\)", lambda x: x.to_sparse().to_dense(), torch.eye(2))
+    refused(r"\.to_dense\(\)", lambda x: x.to_sparse(), torch.eye(2))
+
+
+def test_scripted_modules():
+    with pytest.warns(DeprecationWarning, match="jit"):
+        scripted = torch.jit.trace(nn.Linear(2, 2), torch.ones(1, 2))
+    refused("torch.jit", scripted, torch.ones(1, 2))
+
+
+def test_a_model_made_under_inference_mode():
+    with torch.inference_mode():
+        model = nn.Linear(2, 2)
+    refused(r"'weight'.*inference_mode", model, torch.ones(1, 2))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_tensors():
+    engine = nimble.compile(lambda x: x * 2, (torch.ones(2),))
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    for call in (engine, lambda x: nimble.compile(lambda x: x * 2, (x,))):
+        with pytest.raises(InputError, match="to_padded_tensor"):
+            call(nested)
+
+
+def test_inputs_that_share_memory_say_what_to_do():
+    engine = nimble.compile(lambda x, y: (x.add_(1), y * 2)[1], (torch.ones(4), torch.ones(2, 2)))
+    x = torch.ones(4)
+    with pytest.raises(InputError, match=r"args\[0\].*args\[1\].*\.clone\(\)"):
+        engine(x, x.view(2, 2))
+
+
+def test_numbers_out_of_range():
+    engine = nimble.compile(lambda x: x * 2, (torch.ones(2),))
+    with pytest.raises(InputError, match="from -1 to 0"):
+        engine.timeline(9)
+    with pytest.raises(InputError, match="from 1 to 1024"):
+        nimble.compile(lambda x: x * 2, (torch.ones(2),), workers=2000)

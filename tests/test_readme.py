@@ -1,0 +1,15 @@
+"""The README's code runs as it is written there."""
+
+import re
+from pathlib import Path
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def test_the_code_runs_as_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    made = {}
+    exec(code, made)
+    assert made["y"].shape == made["fast"](made["x"]).shape
+    assert {"run.json", "model.nimble"} <= {path.name for path in tmp_path.iterdir()}
