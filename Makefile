@@ -49,11 +49,10 @@ sanitize:
 clean:
 	rm -rf $(VENV) build
 
-# torch and oneDNN first, by themselves and pinned: Nimble's extensions are compiled against them.
+# torch first, by itself and pinned: Nimble's extension is compiled against it.
 $(VENV)/torch:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q torch==2.13.0 onednn-cpu-gomp==2023.2.0 onednn-devel-cpu-gomp==2023.2.0 \
-		scikit-build-core nanobind ninja $(CMAKE)
+	$(BIN)/pip install -q torch==2.13.0 scikit-build-core nanobind ninja $(CMAKE)
 	touch $@
 
 $(VENV)/built: $(VENV)/torch $(NATIVE)

@@ -8,12 +8,12 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+
 #include <algorithm>
 #include <mutex>
 
 #include "../kernels/attention.h"
 #include "../kernels/parse_program.h"
-#include "bindings.h"
 #include "cores.h"
 #include "fork_gate.h"
 #include "hooks.h"
@@ -92,9 +92,8 @@ void let_forks_wait_without_gil() {
   register_at_fork("before"_a = close, "after_in_parent"_a = open, "after_in_child"_a = open);
 }
 
-nb::class_<Tape> bind_tape(nb::module_& module) {
-  nb::class_<Tape> bound(module, "Tape");
-  bound
+void bind_tape(nb::module_& module) {
+  nb::class_<Tape>(module, "Tape")
       .def(nb::init<std::int64_t, std::int64_t, std::int64_t>(), "streams"_a, "tasks"_a, "slots"_a)
       .def(
           "call",
@@ -123,7 +122,6 @@ nb::class_<Tape> bind_tape(nb::module_& module) {
       .def_prop_ro("failed_task", [](Tape& tape) {
         return with_lock(tape, [&] { return tape.failed_task; });
       });
-  return bound;
 }
 
 }  // namespace
@@ -132,8 +130,7 @@ nb::class_<Tape> bind_tape(nb::module_& module) {
 NB_MODULE(_core, module) {
   using namespace nimble;
   nb::set_leak_warnings(false);  // a tape in a global outlives the interpreter, and may
-  nb::class_<Tape> tape = bind_tape(module);
-  onednn::bind(module, tape);
+  bind_tape(module);
   module.def("native_kernels", kernel_names);
   module.def("opcodes", opcodes);
   module.def(

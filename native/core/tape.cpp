@@ -1,9 +1,7 @@
 #include "tape.h"
 
-#include <algorithm>
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 #include "fork_gate.h"
 #include "pool.h"
@@ -43,38 +41,21 @@ void Tape::native(std::int64_t stream, std::int64_t task, std::string_view kerne
                   const std::vector<std::int64_t>& ints, const std::vector<double>& floats) {
   const NativeKernel& found = native_kernel(kernel);
   OwnedCall owned;
-  owned.operands = checked(task, operands);
-  owned.plan = found.parse({kernel, owned.operands, ints, floats});
-  owned.call = {slots_.data(), owned.operands.data(), owned.plan.get()};
-  use(owned.operands);
-  native_calls_.push_back(std::move(owned));  // the vector's elements stay where they are
-  draft().add(stream, task, found.fn, &native_calls_.back().call);
-}
-
-void Tape::call(std::int64_t stream, std::int64_t task, KernelFn fn, std::shared_ptr<void> context,
-                const std::vector<Operand>& operands) {
-  call(stream, task, fn, context.get());
-  kept_.push_back(std::move(context));
-  use(operands);
-}
-
-std::vector<Operand> Tape::checked(
-    std::int64_t task, const std::vector<std::pair<std::int64_t, std::int64_t>>& operands) const {
-  std::vector<Operand> places;
-  for (const auto& [slot, offset] : operands) {
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const auto [slot, offset] = operands[i];
     if (slot < 0 || static_cast<std::size_t>(slot) >= slots_.size() || offset < 0) {
-      throw std::invalid_argument("operand " + std::to_string(places.size()) + " of task " +
+      throw std::invalid_argument("operand " + std::to_string(i) + " of task " +
                                   std::to_string(task) + " is at slot " + std::to_string(slot) +
                                   ", offset " + std::to_string(offset) + ": the tape has " +
                                   std::to_string(slots_.size()) + " slots");
     }
-    places.push_back({static_cast<std::size_t>(slot), static_cast<std::size_t>(offset)});
+    owned.operands.push_back({static_cast<std::size_t>(slot), static_cast<std::size_t>(offset)});
   }
-  return places;
-}
-
-void Tape::use(const std::vector<Operand>& operands) {
-  for (const Operand& operand : operands) used_[operand.slot] = true;
+  owned.plan = found.parse({kernel, owned.operands, ints, floats});
+  owned.call = {slots_.data(), owned.operands.data(), owned.plan.get()};
+  native_calls_.push_back(std::move(owned));  // the vector's elements stay where they are
+  draft().add(stream, task, found.fn, &native_calls_.back().call);
+  for (const auto& [slot, offset] : operands) used_[static_cast<std::size_t>(slot)] = true;
 }
 
 void Tape::wait(std::int64_t stream, std::int64_t on) { draft().wait(stream, on); }

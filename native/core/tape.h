@@ -64,16 +64,8 @@ class Tape {
   void native(std::int64_t stream, std::int64_t task, std::string_view kernel,
               const std::vector<std::pair<std::int64_t, std::int64_t>>& operands,
               const std::vector<std::int64_t>& ints, const std::vector<double>& floats);
-  // A kernel of an extension that finds its operands in slots. The tape keeps the context.
-  void call(std::int64_t stream, std::int64_t task, KernelFn fn, std::shared_ptr<void> context,
-            const std::vector<Operand>& operands);
   void wait(std::int64_t stream, std::int64_t on);
   void finish();
-
-  // Throws std::invalid_argument if one is in no slot of this tape.
-  std::vector<Operand> checked(
-      std::int64_t task, const std::vector<std::pair<std::int64_t, std::int64_t>>& operands) const;
-  void* const* slots() const { return slots_.data(); }
 
   // To bind slots, replay, and look at the outcome. Never wait for the GIL while holding it.
   void lock();
@@ -107,11 +99,9 @@ class Tape {
 
  private:
   Draft& draft();
-  void use(const std::vector<Operand>& operands);
 
   std::optional<Draft> draft_;
   std::deque<OwnedCall> native_calls_;  // stays where it is: the draft has its addresses
-  std::vector<std::shared_ptr<void>> kept_;  // contexts of calls
   std::vector<void*> slots_;
   std::vector<bool> used_, bound_;  // slots
   std::size_t unbound_ = 0;         // slots used and not bound

@@ -22,7 +22,7 @@ from nimble.capture.operators import find, why_not_pure
 from nimble.capture.types import check_types
 from nimble.devices.cpu import WAIT_NS, Constants, Replay, ReplayPool, supported
 from nimble.errors import ArtifactError, NimbleError
-from nimble.graph import DType, Graph, RecordedCosts, Ref, Role, Symbol, Task
+from nimble.graph import DType, Graph, RecordedCosts, Ref, Role, Symbol, Task, verify_memory
 from nimble.graph.codec import decode as decode_graph
 from nimble.lower import lower, split
 from nimble.plan import LEAST_TO_SPLIT_NS, Plan, Settings
@@ -45,6 +45,7 @@ _DAMAGE = (
     RuntimeError,
     MemoryError,
     OverflowError,
+    AssertionError,
 )
 
 
@@ -218,6 +219,7 @@ def _graphs(data: Any, settings: Settings) -> tuple[Graph, Graph]:
             for task in part.tasks:
                 _check_task(part, task)
             check_types(part)
+            verify_memory(part)
     graph = graph.with_tasks(replace(task, kernel="aten") for task in graph.tasks)
     return graph, lower(graph, supported)[0] if settings.native_kernels else graph
 
