@@ -17,10 +17,10 @@ demo: $(VENV)/built
 	$(BIN)/nimble demo
 
 test: lint $(VENV)/models
-	$(BIN)/pytest -m "not full"
+	$(BIN)/pytest -m "not full" -n 2 --dist loadfile
 
 test-full: lint $(VENV)/models
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check src tests examples bench

@@ -50,7 +50,12 @@ def agree(model, *args):
     return lowered, tiled
 
 
-@pytest.mark.parametrize("name", SMALL)
+LONG = {"nasnet_a_mobile", "darts", "densenet121", "randwire"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.full] if n in LONG else []) for n in SMALL]
+)
 def test_networks(name):
     model, args = zoo.build(f"{name}@{SMALL[name]}")
     lowered, tiled = agree(model, *args)
