@@ -1,6 +1,7 @@
 #include "watch.h"
 
-#include <set>
+#include <algorithm>
+#include <functional>
 
 namespace nimble::aten {
 namespace {
@@ -9,6 +10,15 @@ namespace {
 std::uint32_t version_of(const c10::TensorImpl& tensor) {
   const auto& counter = tensor.version_counter();
   return counter.enabled() ? counter.current_version() : 0;
+}
+
+// A number that is another after every change of the dict; 0 where Python has none.
+std::uint64_t version_of([[maybe_unused]] PyObject* dict) {
+#if PY_VERSION_HEX < 0x030C0000
+  return reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
+#else
+  return 0;
+#endif
 }
 
 const void* address_of(const c10::TensorImpl& tensor) {
@@ -36,10 +46,15 @@ bool Watch::State::is_in_place(const c10::TensorImpl& tensor) const {
 Watch::Watch(const std::vector<at::Tensor>& tensors, std::vector<Place> places,
              const std::vector<at::Tensor>& used)
     : tensors_(watched(tensors)), used_(watched(used)), places_(std::move(places)) {
-  std::set<PyObject*> seen;
-  for (const auto& place : places_) {
-    PyObject* dict = std::get<0>(place).ptr();
-    if (seen.insert(dict).second) sizes_.emplace_back(dict, PyDict_Size(dict));
+  std::stable_sort(places_.begin(), places_.end(), [](const Place& a, const Place& b) {
+    return std::less<>()(std::get<0>(a).ptr(), std::get<0>(b).ptr());
+  });
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    PyObject* dict = std::get<0>(places_[i]).ptr();
+    if (dicts_.empty() || dicts_.back().dict != dict) {
+      dicts_.push_back({dict, PyDict_Size(dict), i, i, 0});
+    }
+    dicts_.back().last = i + 1;
   }
 }
 
@@ -59,15 +74,24 @@ bool Watch::changed() const {
   for (const auto& [tensor, state] : used_) {
     if (!state.is_in_place(*tensor.unsafeGetTensorImpl())) return true;
   }
-  for (const auto& [dict, size] : sizes_) {
-    if (PyDict_Size(dict) != size) return true;
-  }
-  for (const auto& [dict, key, expected] : places_) {
-    PyObject* found = PyDict_GetItemWithError(dict.ptr(), key.ptr());
-    if (found == nullptr && PyErr_Occurred() != nullptr) throw nb::python_error();
-    if ((found == nullptr ? Py_None : found) != expected.ptr()) return true;
+  for (Dict& dict : dicts_) {
+    const std::uint64_t version = version_of(dict.dict);
+    if (version != 0 && version == dict.version) continue;
+    if (!is_as_expected(dict)) return true;
+    dict.version = version;
   }
   return false;
+}
+
+bool Watch::is_as_expected(const Dict& dict) const {
+  if (PyDict_Size(dict.dict) != dict.size) return false;
+  for (std::size_t i = dict.first; i < dict.last; ++i) {
+    const auto& [_, key, expected] = places_[i];
+    PyObject* found = PyDict_GetItemWithError(dict.dict, key.ptr());
+    if (found == nullptr && PyErr_Occurred() != nullptr) throw nb::python_error();
+    if ((found == nullptr ? Py_None : found) != expected.ptr()) return false;
+  }
+  return true;
 }
 
 void Watch::reset() {
@@ -86,7 +110,7 @@ int Watch::traverse(visitproc visit, void* arg) const {
 }
 
 void Watch::clear() {
-  sizes_.clear();
+  dicts_.clear();
   places_.clear();
 }
 

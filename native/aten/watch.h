@@ -44,8 +44,17 @@ class Watch {
   static std::vector<Watched> watched(const std::vector<at::Tensor>& tensors);
 
   std::vector<Watched> tensors_, used_;
-  std::vector<Place> places_;
-  std::vector<std::pair<PyObject*, Py_ssize_t>> sizes_;  // of the dicts in places_
+  // One dict of those in `places_`, and its entries there: [first, last).
+  struct Dict {
+    PyObject* dict;
+    Py_ssize_t size;
+    std::size_t first, last;
+    std::uint64_t version;  // when the entries were last as expected
+  };
+  bool is_as_expected(const Dict& dict) const;
+
+  std::vector<Place> places_;  // by dict
+  mutable std::vector<Dict> dicts_;
 };
 
 }  // namespace nimble::aten
