@@ -111,7 +111,7 @@ def make_plan(
         example = [copy_exactly(tensor) for tensor in tensors]
         alone = Replay(schedule(graph, streams=1), everything)
         graph = with_measured_costs(graph, alone, example)
-    replay, measured, choice = bind(graph, everything, settings, example, clock)
+    replay, narrow, measured, choice = bind(graph, everything, settings, example, clock)
     return Plan(
         signature=signature,
         names=[graph[v].name for v in graph.inputs],
@@ -122,7 +122,7 @@ def make_plan(
         lowered=graph,
         graph=replay.graph,
         steps=steps,
-        replay=ReplayPool(replay, settings.workers),
+        replay=ReplayPool(replay, settings.workers, narrow),
         constants=held,
         example=example,
         reason=reason,
@@ -139,7 +139,7 @@ def bind(
     settings: Settings,
     example: list[torch.Tensor],
     clock: _Clock,
-) -> tuple[Replay, int, str]:
+) -> tuple[Replay, Schedule, int, str]:
     """The fastest proven schedule of a graph with costs, bound: sequential or parallel, whichever
     really is faster here."""
     costs = RecordedCosts(wait=WAIT_NS)
@@ -160,7 +160,7 @@ def bind(
     if len(replays) > 1:
         choice = ", ".join(_tried(plan, ns) for plan, ns in zip(plans, times, strict=True))
         choice += ": the fastest is kept"
-    return replays[best], times[best], choice
+    return replays[best], plans[0], times[best], choice
 
 
 def _tried(plan: Schedule, ns: int) -> str:

@@ -176,7 +176,7 @@ def _plan(
         lowered=lowered,
         graph=graph,
         steps=tuple(_record(Step, step) for step in data["steps"]),
-        replay=ReplayPool(replay, settings.workers),
+        replay=ReplayPool(replay, settings.workers, schedule(lowered, streams=1)),
         constants=held,
         example=[_zeros(dtype, shape, strides) for dtype, shape, strides in inputs],
         reason=reason,

@@ -18,17 +18,22 @@ from nimble.schedule import Schedule
 class ReplayPool:
     """Gives every call a replay that nobody else is using, if it can.
 
-    The first is there from the start. Others, each with an arena of its own, are bound when a call
-    finds none free, up to `most`; after that calls queue. A model with state has one only, since
-    its calls must see each other's updates. A replay may be shared at any time: it runs one call
-    after the other. So what an interrupt keeps from coming back is slower, not lost.
+    The first is there from the start, for a caller who is alone: it may use all workers. Others,
+    each with an arena of its own, are bound when a call finds company, up to two for each of
+    `workers`; after that calls queue. They have one stream (`narrow`): callers that run side by side keep all cores busy,
+    and streams would only make them wait for each other. A model with state has one replay only,
+    since its calls must see each other's updates. A replay may be shared at any time: it runs one
+    call after the other. So what an interrupt keeps from coming back is slower, not lost.
     """
 
-    def __init__(self, first: Replay, most: int) -> None:
+    def __init__(self, first: Replay, workers: int, narrow: Schedule | None = None) -> None:
         self._all = [first]
-        self._most = 1 if first.has_state else most
+        self._most = 0 if first.has_state else 2 * workers
+        self._narrow = narrow
         self._lock = threading.Lock()
-        self._free = [first]
+        self._first = [first]
+        self._free: list[Replay] = []
+        self._callers: list[None] = []
         _pools.add(self)
 
     @property
@@ -44,12 +49,14 @@ class ReplayPool:
         return len(self._all)
 
     def __call__(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        replay, mine = self._take()
+        self._callers.append(None)  # A list counts without a lock.
+        replay, back = self._take()
         try:
             return replay(inputs)
         finally:
-            if mine:
-                self._free.append(replay)
+            if back is not None:
+                back.append(replay)
+            self._callers.pop()
 
     def measure(self, inputs: list[torch.Tensor]) -> list[Span]:
         """One timed replay, apart from all others; the model's state is left alone."""
@@ -61,20 +68,24 @@ class ReplayPool:
             for replay in self._all:
                 replay.rebind(tensors)
 
-    def _take(self) -> tuple[Replay, bool]:
-        """A replay, and whether nobody else has it."""
+    def _take(self) -> tuple[Replay, list[Replay] | None]:
+        """A replay, and where it is put back if nobody else has it."""
+        if len(self._callers) <= 1 or not self._most:
+            with contextlib.suppress(IndexError):
+                return self._first.pop(), self._first
         with contextlib.suppress(IndexError):
-            return self._free.pop(), True
+            return self._free.pop(), self._free
         with self._lock:
-            if len(self._all) < self._most:
-                self._all.append(self._all[0].twin())
-                return self._all[-1], True
-        return random.choice(self._all), False
+            if len(self._all) <= self._most:
+                self._all.append(self._all[0].twin(self._narrow))
+                return self._all[-1], self._free
+        return random.choice(self._all[1:] or self._all), None
 
     def after_fork(self) -> None:
         """In the child: threads that held a replay are gone, and no replay is under way."""
         self._lock = threading.Lock()
-        self._free = list(self._all)
+        self._first, self._free = self._all[:1], self._all[1:]
+        self._callers = []
 
 
 _pools: WeakSet[ReplayPool] = WeakSet()

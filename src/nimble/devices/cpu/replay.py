@@ -85,9 +85,10 @@ class Replay:
         """Whether a replay updates memory that the next one reads."""
         return any(r.dtype is not DType.TOKEN for r in self.graph.roots(Role.STATE))
 
-    def twin(self) -> Replay:
-        """The same schedule, on the same parameters, with an arena of its own."""
-        return Replay(self.schedule, self._tensors)
+    def twin(self, schedule: Schedule | None = None) -> Replay:
+        """The same schedule, or another of the same model, on the same parameters, with an arena of
+        its own."""
+        return Replay(schedule or self.schedule, self._tensors)
 
     def rebind(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Use other tensors, of the same type, as the memory of the roots named."""
