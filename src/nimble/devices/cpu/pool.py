@@ -20,10 +20,11 @@ class ReplayPool:
 
     The first is there from the start, for a caller who is alone: it may use all workers. Others,
     each with an arena of its own, are bound when a call finds company, up to two for each of
-    `workers`; after that calls queue. They have one stream (`narrow`): callers that run side by side keep all cores busy,
-    and streams would only make them wait for each other. A model with state has one replay only,
-    since its calls must see each other's updates. A replay may be shared at any time: it runs one
-    call after the other. So what an interrupt keeps from coming back is slower, not lost.
+    `workers`; after that calls queue. They have one stream (`narrow`): callers that run side by
+    side keep all cores busy, and streams would only make them wait for each other. A model with
+    state has one replay only, since its calls must see each other's updates. A replay may be shared
+    at any time: it runs one call after the other. So what an interrupt keeps from coming back is
+    slower, not lost.
     """
 
     def __init__(self, first: Replay, workers: int, narrow: Schedule | None = None) -> None:
