@@ -116,7 +116,7 @@ def everything(result: Result) -> Iterator[str]:
 def where(result: Result) -> str:
     machine = result.machine
     return (
-        f"Measured by `make bench` on {machine['cpu']}, {machine['cores']} cores, "
+        f"Measured by `nimble bench` on {machine['cpu']}, {machine['cores']} cores, "
         f"torch {machine['torch']}, Python {machine['python']}."
     )
 
