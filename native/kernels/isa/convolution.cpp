@@ -16,27 +16,48 @@ struct Tile {
   F8 start0, start1;         // the bias
 };
 
-// M pixels by 16 channels.
-template <int M>
-NIMBLE_INLINE void multiply(const Tile& tile, std::int64_t taps, std::int64_t in, F8 (&acc)[M][2]) {
+// M pixels by 16 channels. Few pixels have few sums: those are then made in `Parts` parts, so that
+// one multiplication need not wait for the last. (More channels at once would do as well, but then
+// weights are not read as they lie in memory, and a core fetches them more slowly.)
+template <int M, int Parts>
+NIMBLE_INLINE void multiply(const Tile& tile, std::int64_t taps, std::int64_t in, F8 (&sum)[M][2]) {
+  F8 acc[Parts][M][2] = {};
   const float* w = tile.weights;
+  const auto step = [&](F8 (&into)[M][2], const float* const(&x)[M], std::int64_t c) {
+    const F8 w0 = load(w), w1 = load(w + 8);
+#pragma GCC unroll 6
+    for (int m = 0; m < M; ++m) {
+      const F8 s = splat(x[m][c]);
+      into[m][0] = fma(s, w0, into[m][0]);
+      into[m][1] = fma(s, w1, into[m][1]);
+    }
+    w += kPanel;
+  };
 #pragma GCC unroll 6
   for (int m = 0; m < M; ++m) {
-    acc[m][0] = tile.start0;
-    acc[m][1] = tile.start1;
+    acc[0][m][0] = tile.start0;
+    acc[0][m][1] = tile.start1;
   }
   for (std::int64_t t = 0; t < taps; ++t) {
     const float* x[M];
 #pragma GCC unroll 6
     for (int m = 0; m < M; ++m) x[m] = tile.from[t * kPixels + m];
-    for (std::int64_t c = 0; c < in; ++c, w += kPanel) {
-      const F8 w0 = load(w), w1 = load(w + 8);
+    std::int64_t c = 0;
+    for (; c + Parts <= in; c += Parts) {
+#pragma GCC unroll 4
+      for (int part = 0; part < Parts; ++part) step(acc[part], x, c + part);
+    }
+    if constexpr (Parts > 1) {
+      for (; c < in; ++c) step(acc[0], x, c);
+    }
+  }
 #pragma GCC unroll 6
-      for (int m = 0; m < M; ++m) {
-        const F8 s = splat(x[m][c]);
-        acc[m][0] = fma(s, w0, acc[m][0]);
-        acc[m][1] = fma(s, w1, acc[m][1]);
-      }
+  for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 2
+    for (int v = 0; v < 2; ++v) {
+      sum[m][v] = acc[0][m][v];
+#pragma GCC unroll 4
+      for (int part = 1; part < Parts; ++part) sum[m][v] += acc[part][m][v];
     }
   }
 }
@@ -112,17 +133,17 @@ struct Sweep {
   }
 
   template <int M>
-  [[gnu::always_inline]] inline void tile(const Tile& given, const Place* places, std::int64_t channel,
-                          std::int64_t count) const {
+  [[gnu::always_inline]] inline void tile(const Tile& given, const Place* places,
+                                          std::int64_t channel, std::int64_t count) const {
     if (count > 8) {
-      F8 acc[M][2];
-      multiply<M>(given, taps, plan.in, acc);
+      F8 sum[M][2];
+      multiply<M, M == 1 ? 4 : M <= 3 ? 2 : 1>(given, taps, plan.in, sum);
 #pragma GCC unroll 6
       for (int m = 0; m < M; ++m) {
         float* to = places[m].to + channel;
         const float* plus = added ? places[m].added + channel : nullptr;
-        put(to, plus, acc[m][0], 8);
-        put(to + 8, plus ? plus + 8 : nullptr, acc[m][1], count - 8);
+        put(to, plus, sum[m][0], 8);
+        put(to + 8, plus ? plus + 8 : nullptr, sum[m][1], count - 8);
       }
     } else {
       F8 acc[M];

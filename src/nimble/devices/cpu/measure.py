@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import torch
 
-from nimble.devices.cpu.replay import Replay
+from nimble.devices.cpu.replay import Replay, length
 from nimble.graph import Graph
 
 WAIT_NS = 1_500
@@ -18,18 +18,12 @@ travels, and a thread that has been spinning."""
 
 
 def with_measured_costs(graph: Graph, replay: Replay, inputs: list[torch.Tensor]) -> Graph:
-    """The graph with `Task.cost` set to the fastest of a few timed runs, the first one not
-    counted."""
+    """The graph with `Task.cost` set to the fastest of a few timed runs."""
     best: dict[int, int] = {}
-    for run in range(4):
-        spans = replay.measure(inputs)
-        if run == 0 and sum(s.stop - s.start for s in spans) < 500_000_000:
-            continue
+    for spans in replay.measure(inputs):
         for span in spans:
             took = max(span.stop - span.start, 1)
             best[span.task] = min(best.get(span.task, took), took)
-        if sum(best.values()) > 500_000_000:
-            break
     return graph.with_tasks(replace(task, cost=best[t]) for t, task in enumerate(graph.tasks))
 
 
@@ -39,6 +33,5 @@ def median_ns(replays: Sequence[Replay], inputs: list[torch.Tensor]) -> list[int
     end = time.perf_counter_ns() + 150_000_000
     while len(times[-1]) < 3 or (len(times[-1]) < 30 and time.perf_counter_ns() < end):
         for mine, replay in zip(times, replays, strict=True):
-            spans = replay.measure(inputs)
-            mine.append(max(s.stop for s in spans) - min(s.start for s in spans) if spans else 0)
+            mine += map(length, replay.measure(inputs, runs=3))
     return [int(statistics.median(mine)) for mine in times]

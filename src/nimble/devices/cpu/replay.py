@@ -7,7 +7,8 @@ kernels find their operands as slot plus offset; ATen calls use tensors that lie
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,8 @@ from nimble.graph import Arg, DType, Ref, Role, Symbol, Task, Value, verify_memo
 from nimble.schedule import Schedule, prove
 
 ARENA = 0
+_LONGEST_MEASUREMENT = 0.5
+"""Seconds."""
 _OWNED = (Role.PARAMETER, Role.CONSTANT, Role.STATE)
 
 
@@ -33,6 +36,11 @@ class Span:
     thread: int
     start: int
     stop: int
+
+
+def length(spans: Sequence[Span]) -> int:
+    """Nanoseconds from the start of the first task to the end of the last."""
+    return max((s.stop for s in spans), default=0) - min((s.start for s in spans), default=0)
 
 
 class Replay:
@@ -97,16 +105,24 @@ class Replay:
             if root.name in tensors:
                 self._keep(root, tensors)
 
-    def measure(self, inputs: list[torch.Tensor]) -> list[Span]:
-        """One replay with every task timed. The model's state and the random generator stay as
-        they were, and so do the inputs."""
+    def measure(self, inputs: list[torch.Tensor], runs: int = 9) -> list[list[Span]]:
+        """Replays with every task timed, after and between replays that are not, so that caches are
+        as warm as in use. The model's state and the random generator stay as they were, and so do
+        the inputs."""
+        recordings: list[list[Span]] = []
         with self._scratch_state(), torch.random.fork_rng(devices=[]):
-            copies = [copy_exactly(tensor) for tensor in inputs]
-            self._tape.recording = True
-            try:
-                self(copies)
-            finally:
-                self._tape.recording = False
+            end = time.perf_counter() + _LONGEST_MEASUREMENT
+            while not recordings or (len(recordings) < runs and time.perf_counter() < end):
+                self([copy_exactly(tensor) for tensor in inputs])
+                recordings.append(self._record([copy_exactly(tensor) for tensor in inputs]))
+        return recordings
+
+    def _record(self, inputs: list[torch.Tensor]) -> list[Span]:
+        self._tape.recording = True
+        try:
+            self(inputs)
+        finally:
+            self._tape.recording = False
         return [Span(*record) for record in self._tape.recorded]
 
     @contextlib.contextmanager
