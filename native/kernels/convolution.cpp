@@ -34,6 +34,7 @@ std::shared_ptr<const void> parse(const NativeArguments& arguments, bool depthwi
   const std::int64_t panels = (channels + kPanel - 1) / kPanel;
   plan->first_panel = reader.between("first panel", 0, panels);
   plan->last_panel = reader.between("last panel", plan->first_panel, panels);
+  plan->tap_stride = depthwise ? reader.stride("tap stride") : 0;
   plan->kernel_h = reader.between("kernel height", 1, kMaxTaps);
   plan->kernel_w = reader.between("kernel width", 1, kMaxTaps / plan->kernel_h);
   plan->stride_h = reader.positive("stride");

@@ -20,6 +20,7 @@ struct ConvolutionPlan {
   std::int64_t first_row, last_row, out_width;
   std::int64_t groups, in, out;                // channels of a group
   std::int64_t first_panel, last_panel;        // of a group
+  std::int64_t tap_stride;                     // of the weights, if depthwise
   std::int64_t kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w, top, left;
   Image src, dst;
   bool bias;

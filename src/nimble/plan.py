@@ -30,7 +30,7 @@ from nimble.signature import Signature
 
 STAGES = ("capture", "rewrite", "lower", "measure", "schedule", "bind")
 Report = Callable[[str], None]
-LEAST_TO_SPLIT_NS = 6_000
+LEAST_TO_SPLIT_NS = 600
 """Shorter tasks are not worth a wait."""
 
 

@@ -36,7 +36,8 @@ def convolve(
     top, bottom = rows or (0, y.shape[2])
     packed = w.permute(2, 3, 1, 0).contiguous() if depthwise else pack(w, groups)
     ints = [x.shape[0], x.shape[2], x.shape[3], top, bottom, y.shape[3]]
-    ints += [groups, w.shape[1], out, first, last, *w.shape[2:], *stride, *dilation, *padding]
+    ints += [groups, w.shape[1], out, first, last, *([channels] if depthwise else ())]
+    ints += [*w.shape[2:], *stride, *dilation, *padding]
     ints += [*image(x), *image(y), int(b is not None), int(add is not None)]
     ints += [*(image(add) if add is not None else (0, 0, 0)), int(clamp is not None)]
     operands = [y[:, :, top:], x, packed]

@@ -1,10 +1,19 @@
-// Depthwise convolution: every channel by itself, eight or sixteen of them side by side.
+// Depthwise convolution: every channel by itself, eight of them side by side.
 #include "../convolution.h"
 
 #include "program.h"
 
 namespace nimble::NIMBLE_ISA {
 namespace {
+
+// Neighbouring pixels of one or two rows of the output, and what they are made from.
+struct Strip {
+  const float* rows[kMaxTaps + 1];  // of the input, from the strip's first pixel; null: padding
+  std::int64_t count;               // of rows
+  std::int64_t first, last;         // pixels of a row that are inside the image
+  float* to;
+  const float* plus;
+};
 
 struct Sweep {
   const ConvolutionPlan& plan;
@@ -13,141 +22,177 @@ struct Sweep {
   const float* weights;  // [tap][channel]
   const float* bias;
   const float* added;
-  std::int64_t channels;
-
-  [[gnu::always_inline]] inline F8 ended(F8 x) const {
-    if (plan.low < plan.high) x = between(x, plan.low, plan.high);
-    return x;
-  }
 
   template <bool Whole>
   [[gnu::always_inline]] static inline F8 read(const float* p, std::int64_t count) {
     return Whole ? load(p) : load(p, count);
   }
 
-  // M neighbouring pixels of a row, eight channels or `count` < 8. A row of the input is gone
-  // through once: each of its pixels meets the taps that use it. Rows [i0, i1) of the kernel are
-  // inside the image; columns outside of it are skipped.
-  template <int M, int K, int S, bool Whole>
-  void tile(const float* x, std::int64_t left, std::int64_t i0, std::int64_t i1, float* to,
-            const float* plus, std::int64_t channel, std::int64_t count) const {
+  template <bool Whole>
+  [[gnu::always_inline]] inline void put(const Strip& strip, std::int64_t row, std::int64_t pixel,
+                                         std::int64_t channel, std::int64_t count, F8 x) const {
+    if (strip.plus) {
+      const float* plus = strip.plus + row * plan.added.row + pixel * plan.added.pixel;
+      x += read<Whole>(plus + channel, count);
+    }
+    if (plan.low < plan.high) x = between(x, plan.low, plan.high);
+    float* to = strip.to + row * plan.dst.row + pixel * plan.dst.pixel + channel;
+    Whole ? store(to, x) : store(to, x, count);
+  }
+
+  // M pixels of R rows, eight channels or `count` < 8. A row of the input is gone through once: each
+  // of its pixels meets all taps that use it. Only the first and last K - 1 can be padding.
+  template <int M, int K, int S, int R, bool Whole>
+  [[gnu::always_inline]] inline void block(const Strip& strip, std::int64_t channel,
+                                           std::int64_t count) const {
     constexpr int kAcross = (M - 1) * S + K;
-    F8 acc[M];
+    F8 acc[R][M];
     const F8 start = bias ? read<Whole>(bias + channel, count) : F8{};
+#pragma GCC unroll 2
+    for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
-    for (int m = 0; m < M; ++m) acc[m] = start;
-    const bool inside = left >= 0 && left + kAcross <= plan.width;
-    const float* w = weights + i0 * K * channels + channel;
-    x += i0 * plan.dilation_h * plan.src.row + channel;
-    for (std::int64_t i = i0; i < i1; ++i, w += K * channels, x += plan.dilation_h * plan.src.row) {
-      F8 taps[K];
+      for (int m = 0; m < M; ++m) acc[r][m] = start;
+    }
+    const auto meet = [&](int i, bool (&uses)[R]) __attribute__((always_inline)) {
+      if (!strip.rows[i]) return;
+      F8 taps[R][K];
+#pragma GCC unroll 2
+      for (int r = 0; r < R; ++r) {
+        if (!uses[r]) continue;
+        const float* w = weights + (i - r * S) * K * plan.tap_stride + channel;
 #pragma GCC unroll 7
-      for (int j = 0; j < K; ++j) taps[j] = read<Whole>(w + j * channels, count);
-      const float* pixel = x;
+        for (int j = 0; j < K; ++j) taps[r][j] = read<Whole>(w + j * plan.tap_stride, count);
+      }
+      const float* x = strip.rows[i] + channel;
 #pragma GCC unroll 24
-      for (int p = 0; p < kAcross; ++p, pixel += plan.src.pixel) {
-        if (!inside && (left + p < 0 || left + p >= plan.width)) continue;
-        const F8 value = read<Whole>(pixel, count);
+      for (int p = 0; p < kAcross; ++p) {
+        if (p < K - 1 && p < strip.first) continue;
+        if (p > kAcross - K && p >= strip.last) continue;
+        const F8 value = read<Whole>(x + p * plan.src.pixel, count);
+#pragma GCC unroll 2
+        for (int r = 0; r < R; ++r) {
+          if (!uses[r]) continue;
 #pragma GCC unroll 7
-        for (int j = 0; j < K; ++j) {
-          if ((p - j) % S == 0 && p >= j && (p - j) / S < M) {
-            acc[(p - j) / S] = fma(value, taps[j], acc[(p - j) / S]);
+          for (int j = 0; j < K; ++j) {
+            if ((p - j) % S == 0 && p >= j && (p - j) / S < M) {
+              acc[r][(p - j) / S] = fma(value, taps[r][j], acc[r][(p - j) / S]);
+            }
           }
         }
       }
-    }
+    };
+    if constexpr (R == 1) {
+      bool uses[1] = {true};
+      for (int i = 0; i < strip.count; ++i) meet(i, uses);
+    } else {
 #pragma GCC unroll 8
-    for (int m = 0; m < M; ++m) {
-      F8 sum = acc[m];
-      if (added) sum += read<Whole>(plus + m * plan.added.pixel + channel, count);
-      if (Whole) {
-        store(to + m * plan.dst.pixel + channel, ended(sum));
-      } else {
-        store(to + m * plan.dst.pixel + channel, ended(sum), count);
+      for (int i = 0; i < S + K; ++i) {
+        bool uses[2] = {i < K, i >= S};
+        meet(i, uses);
       }
+    }
+#pragma GCC unroll 2
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+      for (int m = 0; m < M; ++m) put<Whole>(strip, r, m, channel, count, acc[r][m]);
     }
   }
 
-  // Any kernel, one pixel.
-  void single(const float* x, std::int64_t left, std::int64_t i0, std::int64_t i1, float* to,
-              const float* plus, std::int64_t channel, std::int64_t count) const {
-    F8 acc = bias ? load(bias + channel, count) : F8{};
-    for (std::int64_t i = i0; i < i1; ++i) {
-      for (std::int64_t j = 0; j < plan.kernel_w; ++j) {
-        const std::int64_t column = left + j * plan.dilation_w;
-        if (column < 0 || column >= plan.width) continue;
-        const float* at = x + i * plan.dilation_h * plan.src.row + j * plan.dilation_w * plan.src.pixel;
-        const F8 tap = load(weights + (i * plan.kernel_w + j) * channels + channel, count);
-        acc = fma(load(at + channel, count), tap, acc);
-      }
-    }
-    if (added) acc += load(plus + channel, count);
-    store(to + channel, ended(acc), count);
+  // All channels of a few pixels before the next ones, so that memory is read as it lies.
+  template <int M, int K, int S, int R>
+  void blocks(const Strip& strip) const {
+    std::int64_t c = plan.first_panel * kPanel;
+    const std::int64_t last = least(plan.groups, plan.last_panel * kPanel);
+    for (; c + 8 <= last; c += 8) block<M, K, S, R, true>(strip, c, 8);
+    if (c < last) block<M, K, S, R, false>(strip, c, last - c);
   }
 
-  // All channels of M pixels before the next ones, so that memory is read as it lies.
-  template <int M, int K, int S>
-  void tiles(const float* x, std::int64_t left, std::int64_t i0, std::int64_t i1, float* to,
-             const float* plus, std::int64_t first, std::int64_t last) const {
-    std::int64_t c = first;
-    for (; c + 8 <= last; c += 8) tile<M, K, S, true>(x, left, i0, i1, to, plus, c, 8);
-    if (c < last) tile<M, K, S, false>(x, left, i0, i1, to, plus, c, last - c);
-  }
-
-  template <int K, int S>
-  void row(const float* from, std::int64_t i0, std::int64_t i1, float* to, const float* plus,
-           std::int64_t first, std::int64_t last) const {
+  template <int K, int S, int R>
+  void rows(Strip strip) const {
     for (std::int64_t x = 0; x < plan.out_width;) {
       const std::int64_t left = x * S - plan.left, rest = plan.out_width - x;
-      const float* corner = from + left * plan.src.pixel;
-      float* here = to + x * plan.dst.pixel;
-      const float* more = plus ? plus + x * plan.added.pixel : nullptr;
-      if (rest >= 8) {
-        tiles<8, K, S>(corner, left, i0, i1, here, more, first, last);
-        x += 8;
-      } else if (rest == 7) {
-        tiles<7, K, S>(corner, left, i0, i1, here, more, first, last);
-        x += 7;
-      } else if (rest >= 4) {
-        tiles<4, K, S>(corner, left, i0, i1, here, more, first, last);
-        x += 4;
-      } else if (rest >= 2) {
-        tiles<2, K, S>(corner, left, i0, i1, here, more, first, last);
-        x += 2;
-      } else {
-        tiles<1, K, S>(corner, left, i0, i1, here, more, first, last);
-        x += 1;
+      strip.first = -left;
+      strip.last = plan.width - left;
+      const auto some = [&]<int M>() {
+        blocks<M, K, S, R>(strip);
+        for (std::int64_t i = 0; i < strip.count; ++i) {
+          if (strip.rows[i]) strip.rows[i] += M * S * plan.src.pixel;
+        }
+        strip.to += M * plan.dst.pixel;
+        if (strip.plus) strip.plus += M * plan.added.pixel;
+        x += M;
+      };
+      constexpr int kMost = R == 1 ? 8 : 4;
+      if (R == 1 && rest == 7) some.template operator()<R == 1 ? 7 : 1>();
+      else if (rest >= kMost) some.template operator()<kMost>();
+      else if (rest >= 4) some.template operator()<4>();
+      else if (rest >= 2) some.template operator()<2>();
+      else some.template operator()<1>();
+    }
+  }
+
+  // Any kernel, one pixel after the other.
+  void any_kernel(const Strip& strip) const {
+    const std::int64_t last = least(plan.groups, plan.last_panel * kPanel);
+    for (std::int64_t x = 0; x < plan.out_width; ++x) {
+      for (std::int64_t c = plan.first_panel * kPanel; c < last; c += 8) {
+        const std::int64_t count = least<std::int64_t>(8, last - c);
+        F8 acc = bias ? load(bias + c, count) : F8{};
+        for (std::int64_t i = 0; i < strip.count; ++i) {
+          for (std::int64_t j = 0; strip.rows[i] && j < plan.kernel_w; ++j) {
+            const std::int64_t column = x * plan.stride_w - plan.left + j * plan.dilation_w;
+            if (column < 0 || column >= plan.width) continue;
+            const float* w = weights + (i * plan.kernel_w + j) * plan.tap_stride + c;
+            const float* from = strip.rows[i] + (column + plan.left) * plan.src.pixel + c;
+            acc = fma(load(from, count), load(w, count), acc);
+          }
+        }
+        put<false>(strip, 0, x, c, count, acc);
       }
     }
   }
 
-  void row(std::int64_t image, std::int64_t y, std::int64_t first, std::int64_t last) const {
-    const std::int64_t top = (y + plan.first_row) * plan.stride_h - plan.top;
-    std::int64_t i0 = 0, i1 = plan.kernel_h;
-    while (i0 < i1 && top + i0 * plan.dilation_h < 0) ++i0;
-    while (i0 < i1 && top + (i1 - 1) * plan.dilation_h >= plan.height) --i1;
-    const float* from = src + image * plan.src.batch + top * plan.src.row;
-    float* to = dst + image * plan.dst.batch + y * plan.dst.row;
-    const float* plus = added ? added + image * plan.added.batch + y * plan.added.row : nullptr;
-    const std::int64_t kind = plan.dilation_w == 1 && plan.stride_w <= 2
-                                  ? plan.kernel_w * 10 + plan.stride_w
-                                  : 0;
-    switch (kind) {
-      case 31: return row<3, 1>(from, i0, i1, to, plus, first, last);
-      case 32: return row<3, 2>(from, i0, i1, to, plus, first, last);
-      case 51: return row<5, 1>(from, i0, i1, to, plus, first, last);
-      case 52: return row<5, 2>(from, i0, i1, to, plus, first, last);
-      case 71: return row<7, 1>(from, i0, i1, to, plus, first, last);
-      case 72: return row<7, 2>(from, i0, i1, to, plus, first, last);
-      default: break;
+  Strip strip_at(std::int64_t image, std::int64_t y, std::int64_t count) const {
+    Strip strip;
+    strip.count = count;
+    const float* from = src + image * plan.src.batch - plan.left * plan.src.pixel;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t row = (y + plan.first_row) * plan.stride_h - plan.top + i * plan.dilation_h;
+      const bool inside = row >= 0 && row < plan.height;
+      strip.rows[i] = inside ? from + row * plan.src.row : nullptr;
     }
-    for (std::int64_t x = 0; x < plan.out_width; ++x) {
-      const std::int64_t left = x * plan.stride_w - plan.left;
-      for (std::int64_t c = first; c < last; c += 8) {
-        single(from + left * plan.src.pixel, left, i0, i1, to + x * plan.dst.pixel,
-               plus ? plus + x * plan.added.pixel : nullptr, c, least<std::int64_t>(8, last - c));
-      }
+    strip.to = dst + image * plan.dst.batch + y * plan.dst.row;
+    strip.plus = added ? added + image * plan.added.batch + y * plan.added.row : nullptr;
+    return strip;
+  }
+
+  // Which of the kernels below fits.
+  std::int64_t kind() const {
+    const std::int64_t right =
+        (plan.out_width - 1) * plan.stride_w - plan.left + plan.kernel_w - plan.width;
+    const bool thin = plan.left < plan.kernel_w && right < plan.kernel_w;
+    return plan.dilation_w == 1 && plan.stride_w <= 2 && thin ? plan.kernel_w * 10 + plan.stride_w
+                                                              : 0;
+  }
+
+  // One row, or two where they share most of their input: how many it was.
+  std::int64_t some_rows(std::int64_t image, std::int64_t y, std::int64_t left) const {
+    const bool pairs = plan.kernel_h == 3 && plan.stride_h == 1 && plan.dilation_h == 1;
+    if (left >= 2 && pairs && kind() == 31) {
+      rows<3, 1, 2>(strip_at(image, y, 4));
+      return 2;
     }
+    const Strip strip = strip_at(image, y, plan.kernel_h);
+    switch (kind()) {
+      case 31: rows<3, 1, 1>(strip); break;
+      case 32: rows<3, 2, 1>(strip); break;
+      case 51: rows<5, 1, 1>(strip); break;
+      case 52: rows<5, 2, 1>(strip); break;
+      case 71: rows<7, 1, 1>(strip); break;
+      case 72: rows<7, 2, 1>(strip); break;
+      default: any_kernel(strip); break;
+    }
+    return 1;
   }
 };
 
@@ -159,19 +204,19 @@ void depthwise(void* context) {
   const Sweep sweep{plan, call.operand<const float>(1), call.operand<float>(0),
                     call.operand<const float>(2),
                     plan.bias ? call.operand<const float>(3) : nullptr,
-                    plan.add ? call.operand<const float>(plan.bias ? 4 : 3) : nullptr,
-                    plan.groups};
+                    plan.add ? call.operand<const float>(plan.bias ? 4 : 3) : nullptr};
   const std::int64_t first = plan.first_panel * kPanel;
   const std::int64_t last = least(plan.groups, plan.last_panel * kPanel);
   const std::int64_t rows = plan.last_row - plan.first_row;
   for (std::int64_t image = 0; image < plan.batch; ++image) {
-    for (std::int64_t y = 0; y < rows; ++y) {
-      sweep.row(image, y, first, last);
+    for (std::int64_t y = 0, done; y < rows; y += done) {
+      done = sweep.some_rows(image, y, rows - y);
       if (!plan.epilogue.present) continue;
-      for (std::int64_t x = 0; x < plan.out_width; ++x) {
-        float* to = sweep.dst + image * plan.dst.batch + y * plan.dst.row + x * plan.dst.pixel;
+      for (std::int64_t pixel = y * plan.out_width; pixel < (y + done) * plan.out_width; ++pixel) {
+        float* to = sweep.dst + image * plan.dst.batch + pixel / plan.out_width * plan.dst.row +
+                    pixel % plan.out_width * plan.dst.pixel;
         for (std::int64_t c = first; c < last; c += kMaxBlock) {
-          finish(plan.epilogue, call, to + c, (image * rows + y) * plan.out_width + x, c,
+          finish(plan.epilogue, call, to + c, image * rows * plan.out_width + pixel, c,
                  least<std::int64_t>(kMaxBlock, last - c));
         }
       }

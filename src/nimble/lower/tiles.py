@@ -23,8 +23,10 @@ def split(graph: Graph, pieces: int, least_ns: int, supported: Supported) -> Gra
     """The graph with every task that takes at least `least_ns` in as many tiles as `pieces`, where
     that can be done."""
     edit = Edit(graph)
+    by_channels: set[int] = set()
     for task in graph.tasks:
-        tiles = _Tiles(edit, task, pieces).made() if task.cost >= least_ns else None
+        splitting = _Tiles(edit, task, pieces, by_channels)
+        tiles = splitting.made() if task.cost >= least_ns else None
         if tiles is None or not all(supported(edit.values, tile) for tile in tiles):
             edit.tasks.append(task)
             continue
@@ -38,10 +40,12 @@ def split(graph: Graph, pieces: int, least_ns: int, supported: Supported) -> Gra
 class _Tiles:
     """The tiles of one task."""
 
-    def __init__(self, edit: Edit, task: Task, pieces: int) -> None:
+    def __init__(self, edit: Edit, task: Task, pieces: int, by_channels: set[int]) -> None:
         self._edit = edit
         self._task = task
         self._pieces = pieces
+        self._by_channels = by_channels
+        """Values that were made in tiles of their channels."""
         self._given: Given = dict(task.kwargs)
         self._result = task.writes[0]
 
@@ -107,15 +111,20 @@ class _Tiles:
     def convolution(self) -> list[Task] | None:
         x, weight, _ = self._task.args
         moved = self.value(x).span + self.result.span
-        by_channels = (
-            self._task.op == "nimble.convolution"
-            and self._given["groups"] == 1
-            and self.result.shape[1] >= self._pieces * PANEL
-        )
         by_rows = self.result.shape[2] >= self._pieces
-        if by_channels and (self.value(weight).span > moved or not by_rows):
-            return self.channels()
+        if self._given["groups"] == 1 and self.result.shape[1] >= self._pieces * PANEL:
+            if self.value(weight).span > moved or not by_rows:
+                return self.channels()
         return self.rows() if by_rows else None
+
+    def depthwise(self) -> list[Task] | None:
+        """The way its input was made, so that a tile needs only one tile of it."""
+        x = self._task.args[0]
+        assert isinstance(x, Ref)
+        by_rows = self.result.shape[2] >= self._pieces
+        if x.id in self._by_channels or not by_rows:
+            return self.channels_apart() if self.result.shape[1] >= self._pieces * PANEL else None
+        return self.rows()
 
     def rows(self, **more: Arg) -> list[Task] | None:
         x, *rest = self._task.args
@@ -148,13 +157,28 @@ class _Tiles:
     def channels(self) -> list[Task]:
         x, weight, bias = self._task.args
         assert isinstance(weight, Ref)
-        whole = self.result
+        self._by_channels.add(self._result)
         tiles: list[Task] = []
-        for start, stop in self.ranges(whole.shape[1], PANEL):
+        for start, stop in self.ranges(self.result.shape[1], PANEL):
             panels = self.slice(weight.id, 1, start // PANEL, -(-stop // PANEL))
             args = (x, Ref(panels), self._part_of_bias(bias, start, stop))
             result = self.slice(self._result, 1, start, stop)
             tiles.append(self.tile(len(tiles), args, (result,), self.operands(1, start, stop)))
+        return tiles
+
+    def channels_apart(self) -> list[Task]:
+        """Each channel of the result needs one of the input."""
+        x, weight, bias = self._task.args
+        assert isinstance(x, Ref)
+        assert isinstance(weight, Ref)
+        tiles: list[Task] = []
+        for start, stop in self.ranges(self.result.shape[1], PANEL):
+            mine = Ref(self.slice(x.id, 1, start, stop))
+            taps = Ref(self.slice(weight.id, 1, start, stop))
+            args = (mine, taps, self._part_of_bias(bias, start, stop))
+            result = self.slice(self._result, 1, start, stop)
+            changed = {"groups": stop - start, **self.operands(1, start, stop)}
+            tiles.append(self.tile(len(tiles), args, (result,), changed))
         return tiles
 
     def _part_of_bias(self, bias: Arg, start: int, stop: int) -> Arg:
@@ -235,7 +259,7 @@ class _Tiles:
 
 _SPLITS: dict[str, Callable[[_Tiles], list[Task] | None]] = {
     "nimble.convolution": _Tiles.convolution,
-    "nimble.depthwise": _Tiles.convolution,
+    "nimble.depthwise": _Tiles.depthwise,
     "nimble.pool": _Tiles.pool,
     "nimble.linear": _Tiles.linear,
     "nimble.pointwise": _Tiles.outermost,

@@ -199,7 +199,8 @@ def _convolution(graph: Values, task: Task, given: dict[str, Any]) -> NativeCall
         return None
     ints = [
         source.shape[0], source.shape[2], source.shape[3], 0, result.shape[2], result.shape[3],
-        groups, source.shape[1] // groups, out, 0, panels, *given["kernel"], *given["stride"],
+        groups, source.shape[1] // groups, out, 0, panels,
+        *(graph[weight.id].strides[:1] if depthwise else ()), *given["kernel"], *given["stride"],
         *given["dilation"], *given["padding"], *_image(source), *_image(result),
         int(bias is not None), int(end.added is not None), *added, int(end.clamp is not None),
     ]  # fmt: skip

@@ -12,7 +12,7 @@ import torch
 from nimble.devices.cpu.replay import Replay, length
 from nimble.graph import Graph
 
-WAIT_NS = 1_500
+WAIT_NS = 400
 """From the end of a task to the start of one that waits for it on another core: a cache line that
 travels, and a thread that has been spinning."""
 
