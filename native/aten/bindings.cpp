@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "errors.h"
+#include "gate.h"
 #include "table.h"
 #include "threads.h"
 #include "watch.h"
@@ -99,6 +100,10 @@ NB_MODULE(_aten, module) {
   module.attr("BUILT_AGAINST") = NIMBLE_TORCH_VERSION;
   module.def("install_hooks", [](nb::handle api) { install_hooks(replay_api(api)); }, "api"_a);
   bind_table(module);
+  nb::class_<Gate>(module, "Gate")
+      .def(nb::init<std::size_t, std::optional<at::ScalarType>, at::ScalarType>(), "count"_a,
+           "autocast"_a.none(), "default_dtype"_a)
+      .def("passes", &Gate::passes, "args"_a);
   nb::class_<Watch>(module, "Watch", nb::type_slots(kWatchSlots))
       .def(nb::init<const std::vector<at::Tensor>&, std::vector<Watch::Place>,
                     const std::vector<at::Tensor>&>(),

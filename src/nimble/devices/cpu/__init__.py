@@ -2,7 +2,7 @@
 
 from nimble.devices.cpu.calls import supported
 from nimble.devices.cpu.constants import Constants
-from nimble.devices.cpu.measure import WAIT_NS, median_ns, with_measured_costs
+from nimble.devices.cpu.measure import WAIT_NS, times_ns, with_measured_costs
 from nimble.devices.cpu.pool import ReplayPool
 from nimble.devices.cpu.replay import Replay, Span
 
@@ -12,7 +12,7 @@ __all__ = [
     "Replay",
     "ReplayPool",
     "Span",
-    "median_ns",
     "supported",
+    "times_ns",
     "with_measured_costs",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,11 +26,11 @@ def with_measured_costs(graph: Graph, replay: Replay, inputs: list[torch.Tensor]
     return graph.with_tasks(replace(task, cost=best[t]) for t, task in enumerate(graph.tasks))
 
 
-def median_ns(replays: Sequence[Replay], inputs: list[torch.Tensor]) -> list[int]:
-    """The median time of a whole replay for each of several, measured in turn."""
+def times_ns(replays: Sequence[Replay], inputs: list[torch.Tensor]) -> list[list[int]]:
+    """How long whole replays of each took, measured in turn."""
     times: list[list[int]] = [[] for _ in replays]
-    end = time.perf_counter_ns() + 150_000_000
-    while len(times[-1]) < 3 or (len(times[-1]) < 30 and time.perf_counter_ns() < end):
+    end = time.perf_counter_ns() + 200_000_000
+    while len(times[-1]) < 4 or (len(times[-1]) < 40 and time.perf_counter_ns() < end):
         for mine, replay in zip(times, replays, strict=True):
-            mine += map(length, replay.measure(inputs, runs=3))
-    return [int(statistics.median(mine)) for mine in times]
+            mine += map(length, replay.measure(inputs, runs=2))
+    return times
