@@ -88,7 +88,7 @@ def load(
     loaded = read_engine(Path(path), types, workers)
     plans = max(16, len(loaded.plans))
     engine = Engine(None, loaded.name, loaded.settings, max_plans=plans, pad=loaded.pad)
-    engine.adopt(loaded.plans, loaded.constants)
+    engine.adopt(loaded.plans, loaded.constants, loaded.parameters)
     return engine
 
 

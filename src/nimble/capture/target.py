@@ -11,6 +11,7 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from nimble.capture.contents import Loose, Place, entries, frozen, look_into
+from nimble.capture.parameters import Parameters
 from nimble.capture.reach import Reached
 from nimble.errors import CaptureError
 
@@ -46,6 +47,22 @@ class Target:
     def renewed(self) -> Target:
         """The same function, with the modules that it reaches now."""
         return self if self.reached is None else Target.of(self.function)
+
+    def parameters(self) -> Parameters:
+        """What the arguments are called. Hooks see how a call is spelled, so a module that has some
+        is called as it was spelled."""
+        model = self.function
+        if not isinstance(model, nn.Module):
+            return Parameters.of(model)
+        everywhere = nn.modules.module
+        hooked = (
+            everywhere._global_forward_pre_hooks
+            or everywhere._global_forward_hooks
+            or model._forward_pre_hooks
+            or model._forward_hooks
+        )
+        own_call = type(model).__call__ is not nn.Module.__call__
+        return Parameters() if hooked or own_call else Parameters.of(model.forward)
 
     def named_tensors(self) -> dict[str, torch.Tensor]:
         """Parameters and buffers by qualified name; one that is shared goes by its first name."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from nimble.capture import input_names
+from nimble.capture import Parameters
 from nimble.capture.structure import Leaf, Nest, Structure, flatten, refuse_mutable
 from nimble.graph import Graph
 from nimble.signature import check_tensor
@@ -30,13 +30,17 @@ def flatten_call(
     return list(args), _PLAIN[count]
 
 
-def checked(tensors: list[torch.Tensor], structure: Structure) -> list[str]:
-    """What the tensors are called; InputError for an argument that no plan can take."""
+def checked(
+    args: tuple[Any, ...], kwargs: dict[str, Any], parameters: Parameters
+) -> tuple[list[torch.Tensor], Structure, list[str]]:
+    """The tensors of a call, how they nest, and what they are called. InputError for what no plan
+    can take."""
+    tensors, structure = flatten_call(*parameters.bind(args, kwargs))
     refuse_mutable(structure)
-    names = input_names(structure, len(tensors))
+    names = parameters.names_of(structure, len(tensors))
     for tensor, name in zip(tensors, names, strict=True):
         check_tensor(tensor, name)
-    return names
+    return tensors, structure, names
 
 
 def mismatch(names: list[str], index: int, why: str) -> str:

@@ -18,7 +18,7 @@ from torch._C._dynamo.eval_frame import set_code_exec_strategy
 
 from nimble import _aten
 from nimble.artifact import write_engine
-from nimble.capture import Captured, Target, capture
+from nimble.capture import Captured, Parameters, Target, capture
 from nimble.capture.structure import Structure, is_typed, unflatten
 from nimble.devices.cpu import Constants
 from nimble.engine.arguments import checked, flatten_call, mismatch, written_back
@@ -78,10 +78,11 @@ class Engine:
 
     # Calling
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Replay; the same result, in the same structure, as the model itself gives."""
-        tensors, structure = flatten_call(args, kwargs)
         held = self._held
+        bound = held.parameters.bind(args, kwargs) if kwargs else (args, kwargs)
+        tensors, structure = flatten_call(*bound)
         plan = held.last
         if (
             plan is not None
@@ -100,13 +101,13 @@ class Engine:
             except RuntimeError:
                 if not any(t.is_nested for t in tensors):
                     raise
-        return self._call_carefully(tensors, structure)
+        return self._call_carefully(args, kwargs)
 
-    def _call_carefully(self, given: list[torch.Tensor], structure: Structure) -> Any:
+    def _call_carefully(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self._lock:
             refuse_tracing()
             self._held.notice_changes()
-            names = checked(given, structure)
+            given, structure, names = checked(args, kwargs, self._held.parameters)
             tensors = [t.resolve_conj().resolve_neg() for t in given]
             signature = self._signature(tensors, structure)
             plan, rows = self._find(signature, tensors)
@@ -158,8 +159,7 @@ class Engine:
         report: Callable[[str, str], None] = lambda plan, stage: None,
     ) -> None:
         """Make plans ahead of time: for these arguments, and for the ladder that `shapes` names."""
-        tensors, structure = flatten_call(args, kwargs)
-        checked(tensors, structure)
+        tensors, structure, _ = checked(args, kwargs, self._held.parameters)
         examples = [tensors] if shapes is None else [resized(tensors, r) for r in rungs(shapes)]
         if len(examples) > self._held.most:
             raise InputError(
@@ -179,9 +179,10 @@ class Engine:
             plan = self._compile(signature, example, why, functools.partial(report, text))
             plan.paddable = paddable
 
-    def adopt(self, plans: Sequence[Plan], constants: Constants) -> None:
-        """Take over plans that were made elsewhere, with the constants they are bound to."""
-        self._held.adopt(plans, constants)
+    def adopt(self, plans: Sequence[Plan], constants: Constants, parameters: Parameters) -> None:
+        """Take over plans that were made elsewhere, with the constants they are bound to, and what
+        their model calls its arguments."""
+        self._held.adopt(plans, constants, parameters)
 
     def _compile(
         self,
@@ -266,7 +267,7 @@ class Engine:
             plans = [plan for plan in self.plans if plan.signature.training == mode]
             for plan in plans if self._held.target is not None else ():
                 self._prove_padding(plan)
-        write_engine(Path(path), self.name, self.settings, plans, self._pad)
+        write_engine(Path(path), self.name, self.settings, plans, self._held.parameters, self._pad)
 
     def _prove_padding(self, plan: Plan) -> None:
         """Find out for all rows between a plan and the rung below whether they may be padded."""

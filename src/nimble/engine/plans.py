@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 
 from nimble import _aten
-from nimble.capture import Target, input_names
+from nimble.capture import Parameters, Target
 from nimble.capture.contents import Snapshot
 from nimble.devices.cpu import Constants
 from nimble.errors import UnfitError
@@ -21,6 +21,7 @@ class Plans:
 
     def __init__(self, target: Target | None, most: int) -> None:
         self.target = target
+        self.parameters = Parameters() if target is None else target.parameters()
         self.most = most
         self.constants = Constants()
         self.last: Plan | None = None
@@ -52,9 +53,11 @@ class Plans:
         self.last = plan
         self._plans.move_to_end(plan.signature)
 
-    def adopt(self, plans: Sequence[Plan], constants: Constants) -> None:
-        """Take over plans that were made elsewhere, with the constants they are bound to."""
+    def adopt(self, plans: Sequence[Plan], constants: Constants, parameters: Parameters) -> None:
+        """Take over plans that were made elsewhere, with the constants they are bound to, and what
+        their model calls its arguments."""
         self.constants = constants
+        self.parameters = parameters
         for plan in plans:
             self.add(plan)
 
@@ -63,7 +66,7 @@ class Plans:
         if not self._plans:
             return "the first plan"
         other = self.last or next(iter(self))
-        names = input_names(signature.structure, len(signature.tensors))
+        names = self.parameters.names_of(signature.structure, len(signature.tensors))
         return signature.difference(other.signature, names)
 
     def listed(self) -> str:
@@ -92,6 +95,7 @@ class Plans:
         plans = list(self)
         if self.target is not None:
             self.target = self.target.renewed()
+            self.parameters = self.target.parameters()
             now, fingerprint = self.target.named_tensors(), self.target.fingerprint()
             plans = [plan for plan in plans if plan.fingerprint == fingerprint]
         self._bind_again(plans, now)
