@@ -55,6 +55,7 @@ def compile(
     memory_limit    bytes that the arena of a plan may take
     native_kernels  False: run every task through ATen
     progress        show a bar; default: where standard error is a terminal
+    name            what the engine is called in explain() and in messages; default: the model's
     """
     if isinstance(args, torch.Tensor):
         args = (args,)

@@ -34,7 +34,8 @@ def capture(
 ) -> Captured:
     """Capture `target` called on these tensors, nested as `structure` says in (args, kwargs)."""
     taken = target.named_tensors()
-    for inference in [n for n, tensor in taken.items() if tensor.is_inference()][:1]:
+    inference = next((n for n, tensor in taken.items() if tensor.is_inference()), None)
+    if inference is not None:
         raise CaptureError(
             f"{inference!r} was made under torch.inference_mode(), so PyTorch does not count its "
             "edits, and an engine could not notice them; build the model outside of it, or under "

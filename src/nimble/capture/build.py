@@ -11,6 +11,7 @@ import torch
 from torch import fx
 from torch._ops import OpOverload
 
+from nimble.capture.blame import at_line
 from nimble.capture.draft import Draft
 from nimble.capture.dtypes import FROM_TORCH, dtype_of, to_symbol
 from nimble.capture.ending import finish
@@ -90,7 +91,7 @@ class _Builder:
     # Values
 
     def _value(self, fake: torch.Tensor, name: str, role: Role, **more: Any) -> int:
-        at = _at(self._node)
+        at = at_line(self._node)
         if fake.layout is not torch.strided:
             raise UnsupportedOpError(
                 f"{name} has layout {fake.layout}{at}, and Nimble schedules dense tensors only; "
@@ -139,7 +140,9 @@ class _Builder:
         elif _is_number(node.meta.get("val")):
             self._env[node] = node.meta["val"]
         else:
-            raise UnsupportedOpError(f"{node.target} cannot be replayed{_at(node)}. {OTHER_DOOR}")
+            raise UnsupportedOpError(
+                f"{node.target} cannot be replayed{at_line(node)}. {OTHER_DOOR}"
+            )
 
     def _placeholder(self, node: fx.Node) -> None:
         root = self._placeholders[len(self._env)]
@@ -155,13 +158,13 @@ class _Builder:
         tensor = operator.attrgetter(str(node.target))(self._module)
         if isinstance(tensor, torch.Generator):
             raise CaptureError(
-                f"the model draws from a torch.Generator of its own{_at(node)}; a replay draws "
+                f"the model draws from a torch.Generator of its own{at_line(node)}; a replay draws "
                 "from the default generator only, seeded by torch.manual_seed"
             )
         if not isinstance(tensor, torch.Tensor):
             raise UnsupportedOpError(
-                f"the model calls {type(tensor).__name__} as a sub-graph{_at(node)}, which cannot "
-                f"be replayed. {OTHER_DOOR}"
+                f"the model calls {type(tensor).__name__} as a sub-graph{at_line(node)}, which "
+                f"cannot be replayed. {OTHER_DOOR}"
             )
         name = self._known.get(id(tensor))
         if name is None:
@@ -176,12 +179,12 @@ class _Builder:
             return
         if op is aten._local_scalar_dense.default:
             raise CaptureError(
-                f"the model turns a tensor into a Python number{_at(node)}, which a replay cannot "
-                f"repeat. {OTHER_DOOR}"
+                f"the model turns a tensor into a Python number{at_line(node)}, which a replay "
+                f"cannot repeat. {OTHER_DOOR}"
             )
         op = _PHYSICAL.get(op, op)
         if (why := why_refused(op)) is not None:
-            raise UnsupportedOpError(f"{op} cannot be replayed{_at(node)}: {why}. {OTHER_DOOR}")
+            raise UnsupportedOpError(f"{op} cannot be replayed{at_line(node)}: {why}. {OTHER_DOOR}")
         fakes = node.meta.get("val")
         source = self._source_of_view(node, op, fakes)
         if op is aten.as_strided.default and len(node.args) > 3 and source is not None:
@@ -201,8 +204,8 @@ class _Builder:
         elsewhere in its storage."""
         if self.draft.values[source].role is Role.INPUT and node.args[3] is not None:
             raise CaptureError(
-                f"as_strided with a storage_offset looks around an input{_at(node)}, outside of "
-                "what the caller passes; leave out storage_offset, or slice the tensor"
+                f"as_strided with a storage_offset looks around an input{at_line(node)}, outside "
+                "of what the caller passes; leave out storage_offset, or slice the tensor"
             )
 
     def _source_of_view(self, node: fx.Node, op: OpOverload, fakes: Any) -> int | None:
@@ -259,7 +262,7 @@ class _Builder:
             return [], None
         if not isinstance(fakes, list | tuple):
             raise UnsupportedOpError(
-                f"{node.target} returns a number that depends on data{_at(node)}. {OTHER_DOOR}"
+                f"{node.target} returns a number that depends on data{at_line(node)}. {OTHER_DOOR}"
             )
         made_all: list[int | None] = [
             None if fake is None else self._value(fake, f"{node.name}.{i}", Role.INTERMEDIATE)
@@ -281,13 +284,8 @@ class _Builder:
             return arg
         raise UnsupportedOpError(
             f"{node.target}: argument {arg!r} of type {type(arg).__name__} depends on data"
-            f"{_at(node)}. {OTHER_DOOR}"
+            f"{at_line(node)}. {OTHER_DOOR}"
         )
-
-
-def _at(node: fx.Node) -> str:
-    where = (node.meta.get("custom") or {}).get("line", "")
-    return f" at {where}" if where else ""
 
 
 def _origin(node: fx.Node) -> str:

@@ -69,9 +69,8 @@ class Target:
         found: dict[int, tuple[str, torch.Tensor]] = {}
         for prefix, module in self.modules.items():
             dot = f"{prefix}." if prefix else ""
-            for kind in (module.named_parameters, module.named_buffers):
-                for name, tensor in kind(remove_duplicate=False):
-                    found.setdefault(id(tensor), (dot + name, tensor))
+            for name, tensor in all_names(module):
+                found.setdefault(id(tensor), (dot + name, tensor))
         return dict(found.values())
 
     def watched(self) -> tuple[list[Place], list[Loose]]:
@@ -105,9 +104,8 @@ class Target:
         first: dict[int, str] = {}
         named = []
         for prefix, root in self.modules.items():
-            for kind in (root.named_parameters, root.named_buffers):
-                for name, tensor in kind(remove_duplicate=False):
-                    named.append((prefix, name, first.setdefault(id(tensor), f"{prefix}.{name}")))
+            for name, tensor in all_names(root):
+                named.append((prefix, name, first.setdefault(id(tensor), f"{prefix}.{name}")))
         modules = self.submodules()
         values = [a for m in modules for a in _attributes(m) if a[0] != "training"]
         if self.reached is not None:
@@ -132,6 +130,12 @@ class Target:
     def training(self) -> tuple[bool, ...]:
         """The train/eval mode of every submodule."""
         return tuple(m.training for m in self.submodules())
+
+
+def all_names(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Parameters and buffers; one that is shared, under all its names."""
+    for kind in (module.named_parameters, module.named_buffers):
+        yield from kind(remove_duplicate=False)
 
 
 _INTERNAL = vars(nn.Module()).keys() - {"training"}
