@@ -55,6 +55,7 @@ def compile(
     memory_limit    bytes that the arena of a plan may take
     native_kernels  False: run every task through ATen
     progress        show a bar; default: where standard error is a terminal
+    name            what the engine is called in explain() and in messages; default: the model's
     """
     if isinstance(args, torch.Tensor):
         args = (args,)
@@ -88,7 +89,7 @@ def load(
     loaded = read_engine(Path(path), types, workers)
     plans = max(16, len(loaded.plans))
     engine = Engine(None, loaded.name, loaded.settings, max_plans=plans, pad=loaded.pad)
-    engine.adopt(loaded.plans, loaded.constants)
+    engine.adopt(loaded.plans, loaded.constants, loaded.parameters)
     return engine
 
 

@@ -13,6 +13,7 @@ from torch import nn
 
 from nimble import zoo
 from nimble.capture.structure import Structure, describe, flatten, unflatten
+from nimble.errors import InputError
 
 SENSITIVE = 1e-2
 """Two inputs must give results that differ by this much, or a wrong answer could not be seen."""
@@ -154,6 +155,7 @@ def relative_error(got: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -
 
 
 def spread(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> float:
+    """How far two results are apart; infinitely, where they differ in shape."""
     if [t.shape for t in a] != [t.shape for t in b]:
         return float("inf")
     return relative_error(a, b)
@@ -187,19 +189,28 @@ def another(
     tensors: Sequence[torch.Tensor],
     structure: Structure,
 ) -> tuple[list[torch.Tensor], Reference, float]:
-    """Other inputs, that give the most different results of those tried; not all need be valid."""
+    """Other inputs, that give the most different results of those tried, and how different these
+    are. Not all that are tried need be valid for the model."""
+    best: tuple[list[torch.Tensor], Reference, float] | None = None
+    cause: Exception | None = None
     for seed in range(1, TRIES + 1):
         second = zoo.random_like(list(tensors), seed=seed)
         try:
             reference = Reference.of(model, second, structure)
-        except Exception:
-            if seed == TRIES:
-                raise
+        except Exception as error:
+            cause = cause or error
             continue
         apart = spread(first.exact, reference.exact)
-        if apart >= SENSITIVE or seed == TRIES or not tensors:
+        if best is None or apart > best[2]:
+            best = second, reference, apart
+        if apart >= SENSITIVE or not tensors:
             break
-    return second, reference, apart
+    if best is None:
+        raise InputError(
+            f"the model runs on the inputs given, and on none of {TRIES} random ones of the same "
+            f"shapes and dtypes; for the first of them it raised {type(cause).__name__}: {cause}"
+        ) from cause
+    return best
 
 
 def call(model: Callable[..., Any], tensors: Sequence[torch.Tensor], structure: Structure) -> Any:

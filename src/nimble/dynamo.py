@@ -20,9 +20,10 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.passes.split_module import split_module
 from torch.utils._pytree import tree_leaves
 
+from nimble.capture import Target
 from nimble.capture.dtypes import FROM_TORCH
 from nimble.capture.operators import why_refused
-from nimble.capture.trace import OTHER_DOOR, Target
+from nimble.capture.trace import OTHER_DOOR
 from nimble.engine import Engine
 from nimble.errors import MemoryLimitError, NimbleError
 from nimble.plan import Settings

@@ -42,7 +42,7 @@ class UnfitError(NimbleError):
 
 
 class InputError(NimbleError, ValueError):
-    """A call's arguments do not fit the engine."""
+    """Arguments that Nimble, or an engine, cannot take."""
 
 
 class ArtifactError(NimbleError):

@@ -112,7 +112,7 @@ def make_plan(
         example = [copy_exactly(tensor) for tensor in tensors]
         alone = Replay(schedule(graph, streams=1), everything)
         graph = with_measured_costs(graph, alone, example)
-    replay, narrow, measured, choice = bind(graph, everything, settings, example, clock)
+    replay, narrow, measured, choice = _bind(graph, everything, settings, example, clock)
     return Plan(
         signature=signature,
         names=[graph[v].name for v in graph.inputs],
@@ -134,7 +134,7 @@ def make_plan(
     )
 
 
-def bind(
+def _bind(
     graph: Graph,
     tensors: Mapping[str, torch.Tensor],
     settings: Settings,

@@ -10,6 +10,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from nimble.capture.structure import Structure, describe
 from nimble.errors import InputError
+from nimble.graph import contiguous_strides
 
 PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 """The classes of tensors an engine takes; subclasses do things that a replay would skip."""
@@ -47,17 +48,9 @@ def ambient() -> tuple[object, ...]:
 
 def type_of(tensor: torch.Tensor) -> TensorType:
     """dtype, shape and strides; strides that address nothing are those of a contiguous tensor."""
-    return tensor.dtype, tuple(tensor.shape), _strides(tensor)
-
-
-def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
-    if tensor.is_contiguous():
-        step, strides = 1, []
-        for size in reversed(tensor.shape):
-            strides.append(step)
-            step *= max(size, 1)
-        return tuple(reversed(strides))
-    return tuple(tensor.stride())
+    shape = tuple(tensor.shape)
+    strides = contiguous_strides(shape) if tensor.is_contiguous() else tuple(tensor.stride())
+    return tensor.dtype, shape, strides
 
 
 def type_text(type: TensorType) -> str:

@@ -40,12 +40,12 @@ def test_an_unseen_signature_is_compiled_on_first_use_and_explained():
     x = torch.randn(5, 4)
     torch.testing.assert_close(engine(x), m(x).detach())
     assert len(engine.plans) == 2
-    assert "args[0] is float32[5,4] instead of float32[2,4]" in engine.explain()
+    assert "input is float32[5,4] instead of float32[2,4]" in engine.explain()
 
 
 def test_strict_shapes_refuses_and_names_the_tensor():
     engine = nimble.compile(model(), (torch.randn(2, 4),), strict_shapes=True)
-    with pytest.raises(InputError, match=r"args\[0\] is float32\[3,4\] instead of float32\[2,4\]"):
+    with pytest.raises(InputError, match=r"input is float32\[3,4\] instead of float32\[2,4\]"):
         engine(torch.randn(3, 4))
     engine(torch.randn(2, 4))
 

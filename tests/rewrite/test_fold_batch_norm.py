@@ -102,14 +102,18 @@ def test_the_convolution_keeps_its_name_and_origin() -> None:
     assert (after.name, after.origin, after.op) == (before.name, before.origin, before.op)
 
 
-def test_two_batch_norms_in_a_row_are_both_folded() -> None:
-    model = trained(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.BatchNorm2d(4)))
-    x = torch.randn(2, 3, 7, 7)
+def all_are_folded(model: nn.Module, x: torch.Tensor) -> None:
+    """No batch norm is left, and the result is the model's."""
     captured = trace(model, x)
     graph = verify(fold_batch_norm(captured.graph))
     assert norms(graph) == 0
     with torch.no_grad():
         torch.testing.assert_close(run(graph, captured.tensors, [x])[0], model(x))
+
+
+def test_two_batch_norms_in_a_row_are_both_folded() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.BatchNorm2d(4))
+    all_are_folded(trained(model), torch.randn(2, 3, 7, 7))
 
 
 class Shared(nn.Module):
@@ -125,12 +129,7 @@ class Shared(nn.Module):
 
 
 def test_shared_weights_get_a_copy_for_each_batch_norm() -> None:
-    model, x = trained(Shared()), torch.randn(2, 3, 4, 4)
-    captured = trace(model, x)
-    graph = verify(fold_batch_norm(captured.graph))
-    assert norms(graph) == 0
-    with torch.no_grad():
-        torch.testing.assert_close(run(graph, captured.tensors, [x])[0], model(x))
+    all_are_folded(trained(Shared()), torch.randn(2, 3, 4, 4))
 
 
 class Moved(nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
-FORMAT = 2
+FORMAT = 3
 PLAN, WEIGHTS, DIGESTS = "plan.json", "weights.safetensors", "digests.json"
 
 

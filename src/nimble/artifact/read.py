@@ -17,6 +17,7 @@ import torch
 from nimble import _core
 from nimble.artifact.layout import DIGESTS, FORMAT, PLAN, WEIGHTS, this_cpu
 from nimble.artifact.structures import class_name, decode
+from nimble.capture import Parameters
 from nimble.capture.dtypes import FROM_TORCH, TO_TORCH
 from nimble.capture.operators import find, why_not_pure
 from nimble.capture.types import check_types
@@ -58,6 +59,7 @@ class Loaded:
     settings: Settings
     plans: tuple[Plan, ...]
     constants: Constants
+    parameters: Parameters
     pad: str | None
 
 
@@ -124,7 +126,17 @@ def _load(
     )
     if body["pad"] not in (None, "batch"):
         raise ArtifactError(f"the file says pad={body['pad']!r}, which is not known")
-    return Loaded(str(body["name"]), settings, plans, constants, body["pad"])
+    parameters = _parameters(body["parameters"])
+    return Loaded(str(body["name"]), settings, plans, constants, parameters, body["pad"])
+
+
+def _parameters(data: dict[str, Any]) -> Parameters:
+    positional, named = tuple(data["positional"]), tuple(data["named"])
+    if any(type(n) not in (str, type(None)) for n in positional) or any(
+        type(n) is not str for n in named
+    ):
+        raise ArtifactError(f"the names of parameters are malformed: {data}")
+    return Parameters(positional, named)
 
 
 def _plan(

@@ -17,13 +17,19 @@ import torch
 
 from nimble.artifact.layout import DIGESTS, FORMAT, PLAN, WEIGHTS, this_cpu
 from nimble.artifact.structures import encode
+from nimble.capture import Parameters
 from nimble.errors import ArtifactError
 from nimble.graph.codec import encode as encode_graph
 from nimble.plan import Plan, Settings
 
 
 def write_engine(
-    path: Path, name: str, settings: Settings, plans: Sequence[Plan], pad: str | None = None
+    path: Path,
+    name: str,
+    settings: Settings,
+    plans: Sequence[Plan],
+    parameters: Parameters,
+    pad: str | None = None,
 ) -> None:
     """Write plans and the weights they use. The file appears whole or not at all."""
     if not plans:
@@ -35,6 +41,7 @@ def write_engine(
         "cpu": this_cpu(),
         "name": name,
         "settings": asdict(settings),
+        "parameters": asdict(parameters),
         "pad": pad,
         "plans": [
             _plan(plan, number, settings.workers, tensors) for number, plan in enumerate(plans)

@@ -9,13 +9,14 @@ import torch
 
 from nimble.capture.build import Root, build
 from nimble.capture.layout import eager_strides
-from nimble.capture.structure import Structure, paths
+from nimble.capture.parameters import Parameters
+from nimble.capture.structure import Structure
 from nimble.capture.target import Target
 from nimble.capture.trace import trace
 from nimble.errors import CaptureError
 from nimble.graph import Graph, Role
 
-__all__ = ["Captured", "Target", "capture", "input_names"]
+__all__ = ["Captured", "Parameters", "Target", "capture"]
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,19 @@ def capture(
 ) -> Captured:
     """Capture `target` called on these tensors, nested as `structure` says in (args, kwargs)."""
     taken = target.named_tensors()
-    for inference in [n for n, tensor in taken.items() if tensor.is_inference()][:1]:
+    inference = next((n for n, tensor in taken.items() if tensor.is_inference()), None)
+    if inference is not None:
         raise CaptureError(
             f"{inference!r} was made under torch.inference_mode(), so PyTorch does not count its "
             "edits, and an engine could not notice them; build the model outside of it, or under "
             "torch.no_grad()"
         )
-    called = [n if n not in taken else f"input {n}" for n in input_names(structure, len(tensors))]
+    called: list[str] = []
+    for given in target.parameters().names_of(structure, len(tensors)):
+        free = given
+        while free in taken or free in called:
+            free = f"input {free}"
+        called.append(free)
     traced = trace(target, tensors, structure, called)
     roots = [Root(n, Role.PARAMETER) for n in traced.names]
     roots += [Root(n, Role.INPUT) for n in called]
@@ -56,18 +63,6 @@ def capture(
     owned = {**traced.tensors, **held}
     _refuse_shared_state(graph, owned)
     return Captured(graph, owned, traced.output)
-
-
-def input_names(structure: Structure, count: int) -> list[str]:
-    """What a person calls the tensors in (args, kwargs): `args[0]`, `mask`, `batch.x`."""
-    found = paths(structure)
-    return [_friendly(found[i]) for i in range(count)]
-
-
-def _friendly(path: str) -> str:
-    if path.startswith("0["):
-        return "args" + path[1:]
-    return path.removeprefix("1.")
 
 
 def _refuse_shared_state(graph: Graph, tensors: Mapping[str, torch.Tensor]) -> None:

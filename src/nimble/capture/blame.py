@@ -9,6 +9,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 
 import torch
+from torch import fx
 
 _OURS = tuple(f"{folder}/" for folder in (Path(torch.__file__).parent, Path(__file__).parents[1]))
 
@@ -27,6 +28,17 @@ def line_of_error(trace: TracebackType | None) -> str:
         if is_users(frame.filename):
             return f"{frame.filename}:{frame.lineno} in {frame.name}: `{frame.line}`"
     return ""
+
+
+def first_line(error: Exception) -> str:
+    """What the error says, without what PyTorch appends to it."""
+    return (str(error).strip().splitlines() or [""])[0]
+
+
+def at_line(node: fx.Node) -> str:
+    """` at file:line …` of what made a node of a trace, as far as it was noted."""
+    where = (node.meta.get("custom") or {}).get("line", "")
+    return f" at {where}" if where else ""
 
 
 def line_of_caller() -> str:

@@ -11,6 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import has_free_symbols
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from nimble.capture.blame import at_line, first_line
 from nimble.errors import CaptureError
 
 aten = torch.ops.aten
@@ -42,11 +43,9 @@ class _Run(fx.Interpreter):
         try:
             result = super().run_node(n)
         except Exception as error:
-            where = (n.meta.get("custom") or {}).get("line", "")
-            first = (str(error).strip().splitlines() or [""])[0]
             raise CaptureError(
-                f"the model raised {type(error).__name__}{f' at {where}' if where else ''}, when "
-                f"{n.target} ran on the example arguments: {first}"
+                f"the model raised {type(error).__name__}{at_line(n)}, when {n.target} ran on the "
+                f"example arguments: {first_line(error)}"
             ) from error
         if n.op == "call_function":
             self._correct(n, result)

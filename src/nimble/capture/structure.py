@@ -170,13 +170,14 @@ def refuse_mutable(structure: Structure) -> None:
 
 
 def describe(structure: Structure) -> str:
-    """The structure in words, with tensors numbered: `(t0, {'mask': t1})`."""
+    """The structure in words, with tensors numbered: `((t0, [t1]), dict(mask=t2))`."""
     if isinstance(structure, Leaf):
         return f"t{structure.index}"
     if isinstance(structure, Constant):
         return repr(structure.value)
     if structure.kind in ("tuple", "list"):
-        return f"({', '.join(map(describe, structure.items))})"
+        inside = ", ".join(map(describe, structure.items))
+        return f"({inside})" if structure.kind == "tuple" else f"[{inside}]"
     pairs = zip(structure.keys, structure.items, strict=True)
     return f"{structure.type.__name__}({', '.join(f'{k}={describe(i)}' for k, i in pairs)})"
 

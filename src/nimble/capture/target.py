@@ -11,6 +11,7 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from nimble.capture.contents import Loose, Place, entries, frozen, look_into
+from nimble.capture.parameters import Parameters
 from nimble.capture.reach import Reached
 from nimble.errors import CaptureError
 
@@ -47,14 +48,29 @@ class Target:
         """The same function, with the modules that it reaches now."""
         return self if self.reached is None else Target.of(self.function)
 
+    def parameters(self) -> Parameters:
+        """What the arguments are called. Hooks see how a call is spelled, so a module that has some
+        is called as it was spelled."""
+        model = self.function
+        if not isinstance(model, nn.Module):
+            return Parameters.of(model)
+        everywhere = nn.modules.module
+        hooked = (
+            everywhere._global_forward_pre_hooks
+            or everywhere._global_forward_hooks
+            or model._forward_pre_hooks
+            or model._forward_hooks
+        )
+        own_call = type(model).__call__ is not nn.Module.__call__
+        return Parameters() if hooked or own_call else Parameters.of(model.forward)
+
     def named_tensors(self) -> dict[str, torch.Tensor]:
         """Parameters and buffers by qualified name; one that is shared goes by its first name."""
         found: dict[int, tuple[str, torch.Tensor]] = {}
         for prefix, module in self.modules.items():
             dot = f"{prefix}." if prefix else ""
-            for kind in (module.named_parameters, module.named_buffers):
-                for name, tensor in kind(remove_duplicate=False):
-                    found.setdefault(id(tensor), (dot + name, tensor))
+            for name, tensor in all_names(module):
+                found.setdefault(id(tensor), (dot + name, tensor))
         return dict(found.values())
 
     def watched(self) -> tuple[list[Place], list[Loose]]:
@@ -88,9 +104,8 @@ class Target:
         first: dict[int, str] = {}
         named = []
         for prefix, root in self.modules.items():
-            for kind in (root.named_parameters, root.named_buffers):
-                for name, tensor in kind(remove_duplicate=False):
-                    named.append((prefix, name, first.setdefault(id(tensor), f"{prefix}.{name}")))
+            for name, tensor in all_names(root):
+                named.append((prefix, name, first.setdefault(id(tensor), f"{prefix}.{name}")))
         modules = self.submodules()
         values = [a for m in modules for a in _attributes(m) if a[0] != "training"]
         if self.reached is not None:
@@ -115,6 +130,12 @@ class Target:
     def training(self) -> tuple[bool, ...]:
         """The train/eval mode of every submodule."""
         return tuple(m.training for m in self.submodules())
+
+
+def all_names(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Parameters and buffers; one that is shared, under all its names."""
+    for kind in (module.named_parameters, module.named_buffers):
+        yield from kind(remove_duplicate=False)
 
 
 _INTERNAL = vars(nn.Module()).keys() - {"training"}

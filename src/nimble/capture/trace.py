@@ -31,11 +31,11 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from nimble.capture.attributes import without_python_state
-from nimble.capture.blame import line_of_caller, line_of_error
+from nimble.capture.blame import first_line, line_of_caller, line_of_error
 from nimble.capture.functional import Updates, functional
 from nimble.capture.outside import Kept, seeding_refused, without_python_randomness
 from nimble.capture.structure import Structure, flatten, flatten_result, unflatten
-from nimble.capture.target import Target as Target
+from nimble.capture.target import Target, all_names
 from nimble.errors import CaptureError, NimbleError
 
 _DATA_DEPENDENT = (
@@ -147,7 +147,7 @@ def unlogged() -> Iterator[None]:
 def _explain(error: Exception) -> CaptureError:
     where = line_of_error(error.__traceback__)
     at = f" at {where}" if where else ""
-    first = (str(error).strip().splitlines() or [""])[0]
+    first = first_line(error)
     if "extract specialized integer" in first:
         last = traceback.extract_tb(error.__traceback__)
         if any(f.filename.endswith("nn/modules/batchnorm.py") for f in last):
@@ -194,11 +194,7 @@ def _swapped(target: Target, tensors: dict[str, torch.Tensor]) -> Iterator[None]
         for prefix, module in target.modules.items():
             dot = f"{prefix}." if prefix else ""
             mine = {n.removeprefix(dot): t for n, t in tensors.items() if n.startswith(dot)}
-            known = {
-                name
-                for kind in (module.named_parameters, module.named_buffers)
-                for name, _ in kind(remove_duplicate=False)
-            }
+            known = {name for name, _ in all_names(module)}
             mine = {name: tensor for name, tensor in mine.items() if name in known}
             stack.enter_context(_reparametrize_module(module, mine, tie_weights=True))
         try:

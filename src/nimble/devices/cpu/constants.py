@@ -62,7 +62,7 @@ def _keys(prologue: Graph, tensors: Mapping[str, torch.Tensor]) -> dict[str, str
         if value.base is not None:
             return f"{digest(value.base)}+{value.offset}:{value.type}"
         if id not in digests:
-            digests[id] = f"{value.name}@{id_of(tensors, value.name)}:{value.type}"
+            digests[id] = f"{value.name}@{_id_of(tensors, value.name)}:{value.type}"
         return digests[id]
 
     def text(arg: Arg) -> str:
@@ -81,7 +81,7 @@ def _keys(prologue: Graph, tensors: Mapping[str, torch.Tensor]) -> dict[str, str
     return {prologue[id].name: digest(id) for id in prologue.outputs}
 
 
-def id_of(tensors: Mapping[str, torch.Tensor], name: str) -> int:
+def _id_of(tensors: Mapping[str, torch.Tensor], name: str) -> int:
     """Parameters of the module go by name; a constant of one trace must not be taken for that of
     another, so those go by identity."""
     return id(tensors[name]) if name.startswith("constant.") else 0

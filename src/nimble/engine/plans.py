@@ -1,0 +1,135 @@
+"""The plans of one model: the least recently used go first, and all follow the model's weights."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+
+from nimble import _aten
+from nimble.capture import Parameters, Target
+from nimble.capture.contents import Snapshot
+from nimble.devices.cpu import Constants
+from nimble.errors import UnfitError
+from nimble.plan import Plan
+from nimble.signature import Signature, type_text
+
+
+class Plans:
+    """Plans by signature, bound to the tensors that the model's modules hold now."""
+
+    def __init__(self, target: Target | None, most: int) -> None:
+        self.target = target
+        self.parameters = Parameters() if target is None else target.parameters()
+        self.most = most
+        self.constants = Constants()
+        self.last: Plan | None = None
+        """The one used or made last."""
+        self._plans: OrderedDict[Signature, Plan] = OrderedDict()
+        self._watch = self._places = _aten.Watch([], [])
+        """Of tensors and of places that hold something; of the places only."""
+        self._snapshot: Snapshot | None = None
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    def __iter__(self) -> Iterator[Plan]:
+        """Least recently used first."""
+        return iter(tuple(self._plans.values()))
+
+    def get(self, signature: Signature) -> Plan | None:
+        return self._plans.get(signature)
+
+    def add(self, plan: Plan) -> None:
+        self._plans[plan.signature] = plan
+        while len(self._plans) > self.most:
+            self._plans.popitem(last=False)
+        self.last = plan
+        self._look_closely()
+
+    def use(self, plan: Plan) -> None:
+        """Note that a plan is about to be replayed."""
+        self.last = plan
+        self._plans.move_to_end(plan.signature)
+
+    def adopt(self, plans: Sequence[Plan], constants: Constants, parameters: Parameters) -> None:
+        """Take over plans that were made elsewhere, with the constants they are bound to, and what
+        their model calls its arguments."""
+        self.constants = constants
+        self.parameters = parameters
+        for plan in plans:
+            self.add(plan)
+
+    def why_none(self, signature: Signature) -> str:
+        """Why none of the plans serves: in what the signature differs from that used last."""
+        if not self._plans:
+            return "the first plan"
+        other = self.last or next(iter(self))
+        names = self.parameters.names_of(signature.structure, len(signature.tensors))
+        return signature.difference(other.signature, names)
+
+    def listed(self) -> str:
+        """What the plans are for, in words."""
+        return "; ".join(
+            "(" + ", ".join(type_text(t) for t in plan.signature.tensors) + ")" for plan in self
+        )
+
+    # Weights
+
+    def changed(self) -> bool:
+        """Whether anything that a plan depends on may be another than at the last look."""
+        return self._watch.changed() or (self._snapshot is not None and self._snapshot.changed())
+
+    def notice_changes(self) -> None:
+        """Weights edited or replaced since the last look take effect now."""
+        if self._places.changed() or (self._snapshot is not None and self._snapshot.changed()):
+            self.take_over_all()
+        elif self._watch.changed():
+            self._bind_again(list(self), {})
+            self._watch.reset()
+
+    def take_over_all(self) -> None:
+        """Bind the plans that still fit to what the modules hold now, and drop the others."""
+        now: dict[str, torch.Tensor] = {}
+        plans = list(self)
+        if self.target is not None:
+            self.target = self.target.renewed()
+            self.parameters = self.target.parameters()
+            now, fingerprint = self.target.named_tensors(), self.target.fingerprint()
+            plans = [plan for plan in plans if plan.fingerprint == fingerprint]
+        self._bind_again(plans, now)
+        self._look_closely()
+
+    def _look_closely(self) -> None:
+        """Watch every tensor that a plan reads, and every place in the modules that holds one."""
+        counted: dict[int, torch.Tensor] = {}
+        used: dict[int, torch.Tensor] = {}
+        for plan in self:
+            prologue = plan.graph.prologue
+            sources = {root.name for root in prologue.roots()} if prologue is not None else set()
+            for name, tensor in plan.tensors.items():
+                (counted if name in sources else used)[id(tensor)] = tensor
+        places, loose = self.target.watched() if self.target is not None else ([], [])
+        self._watch = _aten.Watch(list(counted.values()), places, list(used.values()))
+        self._places = _aten.Watch([], places)
+        self._snapshot = Snapshot(loose) if loose else None
+
+    def _bind_again(self, plans: list[Plan], now: Mapping[str, torch.Tensor]) -> None:
+        """Keep of these plans what fits the tensors that the modules hold now."""
+        plans = [plan for plan in plans if self._take_over(plan, now)]
+        self.constants.keep_only(t for plan in plans for t in plan.constants.values())
+        self._plans = OrderedDict((plan.signature, plan) for plan in plans)
+        if not any(plan is self.last for plan in plans):
+            self.last = None
+
+    def _take_over(self, plan: Plan, now: Mapping[str, torch.Tensor]) -> bool:
+        """Bind a plan to the tensors that the modules hold now; False if it does not fit them."""
+        fresh = {name: now.get(name, old) for name, old in plan.tensors.items()}
+        try:
+            plan.replay.rebind(fresh)
+            self.constants.of(plan.graph, fresh, refresh=True)
+        except UnfitError:
+            return False
+        plan.tensors = fresh
+        return True
