@@ -103,6 +103,7 @@ NB_MODULE(_aten, module) {
   nb::class_<Gate>(module, "Gate")
       .def(nb::init<std::size_t, std::optional<at::ScalarType>, at::ScalarType>(), "count"_a,
            "autocast"_a.none(), "default_dtype"_a)
+      .def_ro_static("MOST", &Gate::kMost)
       .def("passes", &Gate::passes, "args"_a);
   nb::class_<Watch>(module, "Watch", nb::type_slots(kWatchSlots))
       .def(nb::init<const std::vector<at::Tensor>&, std::vector<Watch::Place>,

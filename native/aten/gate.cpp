@@ -11,17 +11,15 @@
 namespace nimble::aten {
 namespace {
 
-constexpr std::size_t kMost = 8;  // arguments; all pairs of them are compared
-
 PyTypeObject* tensor_class() {
-  static PyObject* const found = nb::object(nb::module_::import_("torch").attr("Tensor")).release().ptr();
-  return reinterpret_cast<PyTypeObject*>(found);
+  static const nb::handle found = nb::object(nb::module_::import_("torch").attr("Tensor")).release();
+  return reinterpret_cast<PyTypeObject*>(found.ptr());
 }
 
 }  // namespace
 
 bool Gate::passes(nb::tuple args) const {
-  if (args.size() != count_ || count_ > kMost || !is_quiet()) return false;
+  if (args.size() != count_ || !is_quiet()) return false;
   const bool gradients = c10::GradMode::is_enabled();
   for (std::size_t i = 0; i < count_; ++i) {
     const nb::handle arg = args[i];

@@ -21,26 +21,30 @@ std::uint64_t version_of([[maybe_unused]] PyObject* dict) {
 #endif
 }
 
-const void* address_of(const c10::TensorImpl& tensor) {
-  const auto* begin = static_cast<const std::byte*>(tensor.unsafe_storage().data());
-  return begin + static_cast<std::size_t>(tensor.storage_offset()) * tensor.itemsize();
-}
-
 }  // namespace
 
 Watch::State::State(const c10::TensorImpl& tensor)
-    : version(version_of(tensor)), address(address_of(tensor)) {
+    : version(version_of(tensor)),
+      storage(tensor.unsafe_storage().unsafeGetStorageImpl()),
+      data(storage->data()),
+      offset(tensor.storage_offset()) {
   shape.set_sizes(tensor.sizes());
   shape.set_strides(tensor.strides());
 }
 
-// The shape, because `p.data = p.data.t()` leaves version and address alone.
-bool Watch::State::holds(const c10::TensorImpl& tensor) const {
-  return version == version_of(tensor) && is_in_place(tensor);
+// The shape, because `p.data = p.data.t()` leaves version and storage alone.
+bool Watch::State::is_same(const c10::TensorImpl& tensor) const {
+  return storage == tensor.unsafe_storage().unsafeGetStorageImpl() &&
+         offset == tensor.storage_offset() && tensor.sizes() == shape.sizes_arrayref() &&
+         tensor.strides() == shape.strides_arrayref();
+}
+
+bool Watch::State::is_as_written(const c10::TensorImpl& tensor) const {
+  return version == version_of(tensor) && is_same(tensor);
 }
 
 bool Watch::State::is_in_place(const c10::TensorImpl& tensor) const {
-  return address == address_of(tensor) && tensor.sizes() == shape.sizes_arrayref() && tensor.strides() == shape.strides_arrayref();
+  return is_same(tensor) && storage->data() == data;
 }
 
 Watch::Watch(const std::vector<at::Tensor>& tensors, std::vector<Place> places,
@@ -69,7 +73,7 @@ std::vector<Watch::Watched> Watch::watched(const std::vector<at::Tensor>& tensor
 
 bool Watch::changed() const {
   for (const auto& [tensor, state] : tensors_) {
-    if (!state.holds(*tensor.unsafeGetTensorImpl())) return true;
+    if (!state.is_as_written(*tensor.unsafeGetTensorImpl())) return true;
   }
   for (const auto& [tensor, state] : used_) {
     if (!state.is_in_place(*tensor.unsafeGetTensorImpl())) return true;

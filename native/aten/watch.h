@@ -29,12 +29,19 @@ class Watch {
  private:
   struct State {
     std::uint32_t version;
-    const void* address;
+    const c10::StorageImpl* storage;
+    const void* data;
+    std::int64_t offset;
     c10::impl::SizesAndStrides shape;  // no allocation of its own up to five dimensions
 
     explicit State(const c10::TensorImpl& tensor);
-    bool holds(const c10::TensorImpl& tensor) const;
+    // A look at the storage itself costs more than all the rest: where the tensor's numbers were
+    // copied, it does not matter whether they have been moved since.
+    bool is_as_written(const c10::TensorImpl& tensor) const;
     bool is_in_place(const c10::TensorImpl& tensor) const;
+
+   private:
+    bool is_same(const c10::TensorImpl& tensor) const;
   };
   struct Watched {
     at::Tensor tensor;

@@ -119,6 +119,18 @@ class Table:
         """Run the tape on these inputs, bound without a copy. Raises Mismatch where they do not fit
         or where one that is written shares memory with another."""
 
+class Gate:
+    """Lets the calls through that need no second look."""
+
+    MOST: int
+    """As many tensors as a call may have."""
+    def __init__(
+        self, count: int, autocast: torch.dtype | None, default_dtype: torch.dtype
+    ) -> None: ...
+    def passes(self, args: tuple[object, ...]) -> bool:
+        """Whether these are so many different tensors, of torch.Tensor itself, no gradient is asked
+        for, no mode or transform is on, and autocast and the default dtype are the gate's."""
+
 class Watch:
     """Notices that tensors were written, moved or replaced."""
 

@@ -19,8 +19,8 @@ from nimble.devices.cpu import (
     Constants,
     Replay,
     ReplayPool,
-    times_ns,
     supported,
+    times_ns,
     with_measured_costs,
 )
 from nimble.graph import Graph, RecordedCosts, verify
@@ -77,6 +77,9 @@ class Plan:
     """Whether its rows are proven independent, so that a smaller batch might be padded to it."""
     padded: dict[int, str | None] = field(default_factory=dict)
     """Smaller numbers of rows → why they must not be padded to it; None: proven that they may."""
+
+    def __post_init__(self) -> None:
+        self.gate = self.signature.gate()
 
     @property
     def schedule(self) -> Schedule:

@@ -8,7 +8,8 @@ import torch
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
-from nimble.capture.structure import Structure, describe
+from nimble import _aten
+from nimble.capture.structure import Structure, describe, plain_call
 from nimble.errors import InputError
 from nimble.graph import contiguous_strides
 
@@ -16,6 +17,7 @@ PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 """The classes of tensors an engine takes; subclasses do things that a replay would skip."""
 modes_count = torch._C._len_torch_dispatch_stack
 """How many modes look at, or trace, what operators do in this thread."""
+Ambient = tuple[bool, torch.dtype | None, torch.dtype]
 TensorType = tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]
 
 
@@ -26,8 +28,17 @@ class Signature:
     structure: Structure
     tensors: tuple[TensorType, ...]
     training: tuple[bool, ...]
-    ambient: tuple[object, ...]
+    ambient: Ambient
     """Autocast and default dtype, which change what the model computes."""
+
+    def gate(self) -> _aten.Gate | None:
+        """Lets calls through that differ in the types of their tensors at most; None where the
+        arguments are not all plain tensors."""
+        count = len(self.tensors)
+        on, autocast, default = self.ambient
+        if self.structure != plain_call(count) or count > _aten.Gate.MOST:
+            return None
+        return _aten.Gate(count, autocast if on else None, default)
 
     def difference(self, other: Signature, names: list[str]) -> str:
         """In words: what `self` has that made the plan for `other` unfit."""
@@ -41,7 +52,7 @@ class Signature:
         return "autocast or the default dtype differs"
 
 
-def ambient() -> tuple[object, ...]:
+def ambient() -> Ambient:
     on = torch.is_autocast_enabled("cpu")
     return (on, torch.get_autocast_dtype("cpu") if on else None, torch.get_default_dtype())
 

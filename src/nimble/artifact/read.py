@@ -29,7 +29,7 @@ from nimble.lower import lower, split
 from nimble.plan import LEAST_TO_SPLIT_NS, Plan, Settings
 from nimble.rewrite import Step
 from nimble.schedule import Decision, Schedule, Wait, schedule
-from nimble.signature import Signature
+from nimble.signature import Ambient, Signature
 
 _SYMBOLS = {("device", "cpu"), ("layout", "strided")} | {
     ("memory_format", f"{name}_format") for name in ("contiguous", "preserve")
@@ -299,7 +299,7 @@ def _input_type(graph: Graph, id: int) -> tuple[torch.dtype, tuple[int, ...], tu
     return TO_TORCH[value.dtype], value.shape, value.strides
 
 
-def _ambient(data: list[Any]) -> tuple[object, ...]:
+def _ambient(data: list[Any]) -> Ambient:
     on, autocast, default = data
     dtypes = {str(theirs): theirs for theirs in FROM_TORCH}
     return (on == "True", None if autocast is None else dtypes[autocast], dtypes[default])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import copyreg
 import dataclasses
 import enum
+import functools
 import gc
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -92,6 +93,13 @@ def flatten(thing: Any) -> tuple[list[torch.Tensor], Structure]:
     return tensors, walk(thing)
 
 
+@functools.cache
+def plain_call(count: int) -> Structure:
+    """The structure of (args, kwargs) where those are so many different tensors, all positional."""
+    leaves = Nest("tuple", tuple, tuple(range(count)), tuple(Leaf(i) for i in range(count)))
+    return Nest("tuple", tuple, (0, 1), (leaves, Nest("dict", dict, (), ())))
+
+
 def flatten_result(thing: Any) -> tuple[list[torch.Tensor], Structure]:
     """The same for what a model returns. Objects of classes that nobody told us of are taken apart
     where they hold tensors, as `copy.copy` does it, so that every call gives new ones."""
@@ -136,7 +144,7 @@ def _step(path: str, kind: str, key: Any) -> str:
     return f"{path}.{key}" if kind in ("namedtuple", "dataclass") else f"{path}[{key!r}]"
 
 
-def unflatten(structure: Structure, tensors: list[torch.Tensor]) -> Any:
+def unflatten(structure: Structure, tensors: Sequence[torch.Tensor]) -> Any:
     """The inverse of `flatten`."""
     if isinstance(structure, Leaf):
         return tensors[structure.index]

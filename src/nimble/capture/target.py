@@ -81,16 +81,16 @@ class Target:
         values: list[Any] = []
         for module in self.submodules():
             for table in (module._parameters, module._buffers, module._modules):
-                places += entries(table)
+                if table or not _is_closed(module):
+                    places += entries(table)
             for key, value in _attributes(module):
                 places.append((vars(module), key, value))
                 # What PyTorch's own modules keep for themselves is not edited in place.
                 if not (key.startswith("_") and type(module).__module__.startswith("torch.")):
                     values.append(value)
-        for hooks in self._hooks():
+        for hooks in filter(None, self._hooks()):
             places.append((hooks, "", None))
-            if hooks:
-                loose.append(hooks)
+            loose.append(hooks)
         if self.reached is not None:
             places += self.reached.places
             loose += self.reached.globals
@@ -112,11 +112,15 @@ class Target:
             values += self.reached.values()
         seen: dict[int, Any] = {}
         attributes = tuple((key, frozen(value, first, seen)) for key, value in values)
-        hooks = tuple(tuple(map(id, t.values())) for t in self._hooks())
-        return tuple(named), modules, attributes, hooks
+        return tuple(named), modules, attributes, self.hooks()
 
     def submodules(self) -> tuple[nn.Module, ...]:
         return tuple(m for root in self.modules.values() for m in root.modules())
+
+    def hooks(self) -> tuple[tuple[int, ...], ...]:
+        """Which forward hooks are registered, and where. Whoever registers one raises PyTorch's
+        count of them, so `watched` leaves out the tables that are empty."""
+        return tuple(tuple(map(id, table.values())) for table in self._hooks())
 
     def _hooks(self) -> list[dict[Any, Any]]:
         if not self.modules:
@@ -139,6 +143,12 @@ def all_names(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 _INTERNAL = vars(nn.Module()).keys() - {"training"}
+
+
+def _is_closed(module: nn.Module) -> bool:
+    """One of PyTorch's own, which uses the tensors and modules it was made with and no others."""
+    package = type(module).__module__
+    return package.startswith("torch.nn.modules.") and not package.endswith(".container")
 
 
 def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:

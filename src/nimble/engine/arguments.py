@@ -8,11 +8,9 @@ from typing import Any
 import torch
 
 from nimble.capture import Parameters
-from nimble.capture.structure import Leaf, Nest, Structure, flatten, refuse_mutable
+from nimble.capture.structure import Structure, flatten, plain_call, refuse_mutable
 from nimble.graph import Graph
 from nimble.signature import check_tensor
-
-_PLAIN: dict[int, Structure] = {}
 
 
 def flatten_call(
@@ -23,11 +21,7 @@ def flatten_call(
     plain = not kwargs and all(type(a) is torch.Tensor for a in args)
     if not plain or len({id(a) for a in args}) < count:
         return flatten((args, kwargs))
-    if count not in _PLAIN:
-        leaves = Nest("tuple", tuple, tuple(range(count)), tuple(Leaf(i) for i in range(count)))
-        none = Nest("dict", dict, (), ())
-        _PLAIN[count] = Nest("tuple", tuple, (0, 1), (leaves, none))
-    return list(args), _PLAIN[count]
+    return list(args), plain_call(count)
 
 
 def checked(

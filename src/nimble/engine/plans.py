@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from nimble import _aten
 from nimble.capture import Parameters, Target
@@ -30,6 +31,9 @@ class Plans:
         self._watch = self._places = _aten.Watch([], [])
         """Of tensors and of places that hold something; of the places only."""
         self._snapshot: Snapshot | None = None
+        self._registered = 0
+        """How many hooks of any kind PyTorch had counted at the last look."""
+        self._hooks: tuple[tuple[int, ...], ...] = ()
 
     def __len__(self) -> int:
         return len(self._plans)
@@ -79,15 +83,30 @@ class Plans:
 
     def changed(self) -> bool:
         """Whether anything that a plan depends on may be another than at the last look."""
-        return self._watch.changed() or (self._snapshot is not None and self._snapshot.changed())
+        return (
+            self._watch.changed()
+            or self._registered != RemovableHandle.next_id
+            or (self._snapshot is not None and self._snapshot.changed())
+        )
 
     def notice_changes(self) -> None:
         """Weights edited or replaced since the last look take effect now."""
-        if self._places.changed() or (self._snapshot is not None and self._snapshot.changed()):
+        if (
+            self._places.changed()
+            or self._hooks_changed()
+            or (self._snapshot is not None and self._snapshot.changed())
+        ):
             self.take_over_all()
         elif self._watch.changed():
             self._bind_again(list(self), {})
             self._watch.reset()
+
+    def _hooks_changed(self) -> bool:
+        """Whether any of the hooks that were registered since the last look is one of ours."""
+        if self._registered == RemovableHandle.next_id:
+            return False
+        self._registered = RemovableHandle.next_id
+        return self.target is not None and self._hooks != self.target.hooks()
 
     def take_over_all(self) -> None:
         """Bind the plans that still fit to what the modules hold now, and drop the others."""
@@ -114,6 +133,8 @@ class Plans:
         self._watch = _aten.Watch(list(counted.values()), places, list(used.values()))
         self._places = _aten.Watch([], places)
         self._snapshot = Snapshot(loose) if loose else None
+        self._registered = RemovableHandle.next_id
+        self._hooks = self.target.hooks() if self.target is not None else ()
 
     def _bind_again(self, plans: list[Plan], now: Mapping[str, torch.Tensor]) -> None:
         """Keep of these plans what fits the tensors that the modules hold now."""

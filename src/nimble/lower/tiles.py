@@ -112,9 +112,9 @@ class _Tiles:
         x, weight, _ = self._task.args
         moved = self.value(x).span + self.result.span
         by_rows = self.result.shape[2] >= self._pieces
-        if self._given["groups"] == 1 and self.result.shape[1] >= self._pieces * PANEL:
-            if self.value(weight).span > moved or not by_rows:
-                return self.channels()
+        wide = self._given["groups"] == 1 and self.result.shape[1] >= self._pieces * PANEL
+        if wide and (self.value(weight).span > moved or not by_rows):
+            return self.channels()
         return self.rows() if by_rows else None
 
     def depthwise(self) -> list[Task] | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from weakref import WeakSet
 
 import torch
@@ -49,7 +48,7 @@ class ReplayPool:
     def __len__(self) -> int:
         return len(self._all)
 
-    def __call__(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         self._callers.append(None)  # A list counts without a lock.
         replay, back = self._take()
         try:
@@ -74,10 +73,14 @@ class ReplayPool:
     def _take(self) -> tuple[Replay, list[Replay] | None]:
         """A replay, and where it is put back if nobody else has it."""
         if len(self._callers) <= 1 or not self._most:
-            with contextlib.suppress(IndexError):
+            try:
                 return self._first.pop(), self._first
-        with contextlib.suppress(IndexError):
+            except IndexError:
+                pass  # Somebody has it.
+        try:
             return self._free.pop(), self._free
+        except IndexError:
+            pass  # All are in use, or this is the first time that there is company.
         with self._lock:
             if len(self._all) <= self._most:
                 self._all.append(self._all[0].twin(self._narrow))

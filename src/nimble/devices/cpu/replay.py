@@ -81,7 +81,7 @@ class Replay:
             self._mutated(),
         )
 
-    def __call__(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         try:
             return self._table.replay(inputs)
         except Exception as error:
