@@ -106,24 +106,26 @@ class Replay:
                 self._keep(root, tensors)
 
     def measure(self, inputs: list[torch.Tensor], runs: int = 9) -> list[list[Span]]:
-        """Replays with every task timed, after and between replays that are not, so that caches are
-        as warm as in use. The model's state and the random generator stay as they were, and so do
-        the inputs."""
+        """Replays with every task timed, each after one that is not, so that caches are as warm as
+        in use. The model's state and the random generator stay as they were, and so do the inputs.
+        """
         recordings: list[list[Span]] = []
-        with self._scratch_state(), torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]):
             end = time.perf_counter() + _LONGEST_MEASUREMENT
             while not recordings or (len(recordings) < runs and time.perf_counter() < end):
-                self([copy_exactly(tensor) for tensor in inputs])
-                recordings.append(self._record([copy_exactly(tensor) for tensor in inputs]))
+                self._rehearse(inputs)
+                self._tape.recording = True
+                try:
+                    self._rehearse(inputs)
+                finally:
+                    self._tape.recording = False
+                recordings.append([Span(*record) for record in self._tape.recorded])
         return recordings
 
-    def _record(self, inputs: list[torch.Tensor]) -> list[Span]:
-        self._tape.recording = True
-        try:
-            self(inputs)
-        finally:
-            self._tape.recording = False
-        return [Span(*record) for record in self._tape.recorded]
+    def _rehearse(self, inputs: list[torch.Tensor]) -> None:
+        """A replay that changes nothing: it always starts from the model's state as it is."""
+        with self._scratch_state():
+            self([copy_exactly(tensor) for tensor in inputs])
 
     @contextlib.contextmanager
     def _scratch_state(self) -> Iterator[None]:
