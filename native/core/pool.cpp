@@ -9,6 +9,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cores.h"
@@ -21,15 +22,12 @@ namespace {
 // How long a helper polls for the next replay before it sleeps: waking it costs about as much.
 constexpr std::chrono::microseconds kLinger{100};
 
-// Thread 0, the caller, is where it likes; the helpers take the cores after the first in turn.
-void pin(std::thread& helper, std::size_t thread) {
-  const std::vector<int> cores = allowed_cores();
-  const int core = cores[thread % cores.size()];
+void pin(pthread_t thread, int core) {
   cpu_set_t* set = CPU_ALLOC(core + 1);
   const std::size_t bytes = CPU_ALLOC_SIZE(core + 1);
   CPU_ZERO_S(bytes, set);
   CPU_SET_S(core, bytes, set);
-  pthread_setaffinity_np(helper.native_handle(), bytes, set);  // if refused, it runs anywhere
+  pthread_setaffinity_np(thread, bytes, set);  // if refused, it runs anywhere
   CPU_FREE(set);
 }
 
@@ -82,6 +80,7 @@ std::size_t Pool::take(std::size_t wanted) {
 }
 
 void Pool::call(Tape& tape, std::size_t helpers) {
+  make_way(helpers);
   tape_.store(&tape);
   for (std::size_t i = 0; i < helpers; ++i) helpers_[i].seat.ring();
 }
@@ -93,17 +92,33 @@ void Pool::release() {
 
 bool Pool::start_helper() {
   const std::size_t thread = size() + 1;
-  seat(thread).clear();
+  const std::vector<int> cores = allowed_cores();
+  if (thread == 1) left_over_ = cores[0];
+  if (thread >= cores.size()) left_over_.reset();
+  Helper& helper = helpers_[thread - 1];
+  helper.seat.clear();
   try {
     const SignalsBlocked blocked;
-    std::thread helper(&Pool::serve, this, thread);
-    pin(helper, thread);
-    helper.detach();
+    std::thread started(&Pool::serve, this, thread);
+    helper.thread = started.native_handle();
+    helper.core = cores[thread % cores.size()];
+    pin(helper.thread, helper.core);
+    started.detach();
   } catch (const std::system_error&) {
     return false;  // no thread to be had: the others do its part
   }
   alive_.store(thread);
   return true;
+}
+
+void Pool::make_way(std::size_t helpers) {
+  const int here = sched_getcpu();
+  for (std::size_t i = 0; left_over_ && i < helpers; ++i) {
+    if (helpers_[i].core != here) continue;
+    std::swap(helpers_[i].core, *left_over_);
+    pin(helpers_[i].thread, helpers_[i].core);
+    return;
+  }
 }
 
 void Pool::serve(std::size_t thread) {

@@ -1,9 +1,12 @@
-// The process's helper threads: one pinned to each core but the first, asleep unless replaying.
+// The process's helper threads: each pinned to a core of its own, asleep unless replaying.
 #pragma once
+
+#include <pthread.h>
 
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <optional>
 
 #include "seat.h"
 
@@ -43,9 +46,14 @@ class Pool {
     // The tape it may look at, which is then not deleted. A helper that holds no stream may look
     // for a moment longer than the replay lasts, so that no caller ever waits for one to leave.
     alignas(kLine) std::atomic<Tape*> at{nullptr};
+    // For whoever has taken the helpers.
+    pthread_t thread{};
+    int core = 0;
   };
 
   bool start_helper();
+  // The caller is where the system put it. A helper on the same core changes to the one left over.
+  void make_way(std::size_t helpers);
   void serve(std::size_t thread);
   Tape* arrive(Helper& helper);
 
@@ -53,6 +61,7 @@ class Pool {
   std::atomic<std::size_t> alive_{0};
   std::atomic<bool> taken_{false};
   std::atomic<Tape*> tape_{nullptr};  // the one being replayed
+  std::optional<int> left_over_;      // the core that no helper is on; for whoever has taken them
   std::array<Helper, kMostWorkers - 1> helpers_;
 };
 

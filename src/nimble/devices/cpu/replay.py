@@ -124,8 +124,15 @@ class Replay:
 
     def _rehearse(self, inputs: list[torch.Tensor]) -> None:
         """A replay that changes nothing: it always starts from the model's state as it is."""
+        written = set(self._mutated())
         with self._scratch_state():
-            self([copy_exactly(tensor) for tensor in inputs])
+            self(
+                [
+                    # PyTorch copies with threads that stay awake, and would disturb the replay.
+                    copy_exactly(tensor) if self._slots[id] in written else tensor
+                    for id, tensor in zip(self.graph.inputs, inputs, strict=True)
+                ]
+            )
 
     @contextlib.contextmanager
     def _scratch_state(self) -> Iterator[None]:
