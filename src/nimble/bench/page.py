@@ -83,9 +83,9 @@ def _section(result: Result, model: str) -> Iterator[str]:
     yield "</div>"
     yield from (
         f"<p>Scheduling overhead of {escape(row.contestant)}: {_time(row.overhead_ms, 0)} a call "
-        "beyond the kernels on the critical path.</p>"
+        f"beyond the kernels on the critical path, {row.overhead_share:.1%} of the call.</p>"
         for row in rows
-        if row.overhead_ms is not None
+        if row.overhead_ms is not None and row.overhead_share is not None
     )
     yield from _details([row for row in result.rows if row.model == model])
     yield "</section>"

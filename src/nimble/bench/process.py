@@ -114,7 +114,7 @@ def _answer(question: str, run: Run, tensors: list[torch.Tensor]) -> Any:
     if question == ROUND:
         return _round(run, tensors)
     if question == OVERHEAD:
-        return run.overhead_ms(tensors) if hasattr(run, "overhead_ms") else None
+        return run.overhead(tensors) if hasattr(run, "overhead") else None
     assert question == MEMORY, question
     return _peak_mb()
 

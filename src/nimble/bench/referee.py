@@ -190,10 +190,15 @@ class _Match:
             self.report("", 1)
 
     def _leave(self, entry: _Entry) -> None:
-        overhead, peak = _ask(entry, OVERHEAD), _ask(entry, MEMORY)
+        # In this order: looking for the overhead takes memory.
+        peak, overhead = _ask(entry, MEMORY), _ask(entry, OVERHEAD)
         entry.stop()
         if entry.row.ok:
-            entry.row = replace(entry.row, overhead_ms=overhead, peak_mb=peak)
+            entry.row = replace(entry.row, peak_mb=peak)
+        if entry.row.ok and overhead is not None:
+            entry.row = replace(
+                entry.row, overhead_ms=overhead.ms, overhead_share=overhead.share
+            )
 
 
 def _ask(entry: _Entry, question: str) -> Any:

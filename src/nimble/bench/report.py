@@ -67,10 +67,10 @@ def _number(value: float | None, digits: int) -> str:
 
 def _notes(rows: list[Row], result: Result) -> Iterator[str]:
     for row in rows:
-        if row.overhead_ms is not None and row.median_ms:
+        if row.overhead_ms is not None and row.overhead_share is not None:
             yield (
-                f"  {row.contestant}'s scheduling overhead: {1e3 * row.overhead_ms:.1f} us a call, "
-                f"{100 * row.overhead_ms / row.median_ms:.1f} %"
+                f"  {row.contestant}'s scheduling overhead: {1e3 * row.overhead_ms:.1f} µs a call, "
+                f"{row.overhead_share:.1%} of it"
             )
     for row in result.rows:
         if not row.ok and row.model == rows[0].model:

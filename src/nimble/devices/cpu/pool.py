@@ -59,9 +59,10 @@ class ReplayPool:
                 back.append(replay)
             self._callers.pop()
 
-    def measure(self, inputs: list[torch.Tensor]) -> list[Span]:
-        """One timed replay, apart from all others; the model's state is left alone."""
-        return self._all[0].twin().measure(inputs)
+    def measure(self, inputs: list[torch.Tensor], times: int = 1) -> list[Span]:
+        """The last of so many timed replays, apart from all others; the model's state is left
+        alone."""
+        return self._all[0].twin().measure(inputs, times)
 
     def rebind(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Use other tensors, of the same type, as the memory of the roots named."""

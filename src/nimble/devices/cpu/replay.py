@@ -97,14 +97,16 @@ class Replay:
             if root.name in tensors:
                 self._keep(root, tensors)
 
-    def measure(self, inputs: list[torch.Tensor]) -> list[Span]:
-        """One replay with every task timed. The model's state and the random generator stay as
-        they were, and so do the inputs."""
+    def measure(self, inputs: list[torch.Tensor], times: int = 1) -> list[Span]:
+        """One replay with every task timed: the last of so many in a row, since the first find
+        cold caches. The model's state and the random generator stay as they were, and so do the
+        inputs."""
         with self._scratch_state(), torch.random.fork_rng(devices=[]):
             copies = [copy_exactly(tensor) for tensor in inputs]
             self._tape.recording = True
             try:
-                self(copies)
+                for _ in range(times):
+                    self(copies)
             finally:
                 self._tape.recording = False
         return [Span(*record) for record in self._tape.recorded]
