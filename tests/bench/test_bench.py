@@ -53,7 +53,8 @@ def files(tmp_path_factory):
         done = CliRunner().invoke(
             app,
             ["bench", "--models", models, "--against", against, "--threads", "1", "--rounds", "3",
-             "--timeout", str(TIMEOUT), "--json", str(folder / "out.json"), "--html", str(folder / "out.html")],
+             "--timeout", str(TIMEOUT),
+             "--json", str(folder / "out.json"), "--html", str(folder / "out.html")],
         )  # fmt: skip
     assert done.exit_code == 1, done.output  # Two models are refused.
     (folder / "out.txt").write_text(done.output)

@@ -16,7 +16,6 @@ from typing import Any
 
 from nimble.bench.job import Failed, Job, environment
 
-
 PAUSE, SPINNING = 0.005, 0.3
 """Seconds: between two looks at whether a contestant sleeps, and how long it may take it."""
 
