@@ -109,7 +109,8 @@ def everything(result: Result) -> Iterator[str]:
                 yield ""
                 yield (
                     f"Scheduling overhead of {row.contestant} with {row.threads}: "
-                    f"{1e3 * row.overhead_ms:.1f} µs a call, {row.overhead_share:.1%} of it."
+                    f"{1e3 * row.overhead_ms:.1f} µs a call, "
+                    f"{100 * row.overhead_share:.1f} % of it."
                 )
 
 
