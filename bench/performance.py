@@ -105,11 +105,12 @@ def everything(result: Result) -> Iterator[str]:
         for row in failed:
             yield f"- {row.contestant} with {row.threads}: {row.reason}"
         for row in rows:
-            if row.counts and row.overhead_ms is not None:
+            if row.counts and row.overhead_ms is not None and row.overhead_share is not None:
                 yield ""
                 yield (
                     f"Scheduling overhead of {row.contestant} with {row.threads}: "
-                    f"{1e3 * row.overhead_ms:.1f} µs a call."
+                    f"{1e3 * row.overhead_ms:.1f} µs a call, "
+                    f"{100 * row.overhead_share:.1f} % of it."
                 )
 
 

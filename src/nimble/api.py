@@ -11,7 +11,6 @@ import torch
 from nimble import _core
 from nimble.artifact import read_engine
 from nimble.capture import Target
-from nimble.dynamo import Backend
 from nimble.engine import Engine
 from nimble.errors import InputError
 from nimble.ladder import Shapes, rungs
@@ -103,6 +102,8 @@ def dynamo_backend(
     """What `torch.compile(model, backend="nimble")` calls. `options` are those of `compile` that
     concern every plan: workers, memory_limit, native_kernels. `mode` changes nothing: a plan is
     always made for the least latency."""
+    from nimble.dynamo import Backend  # Imports Dynamo: a second that other callers are spared.
+
     given = dict(options or {})
     unknown = given.keys() - {"workers", "memory_limit", "native_kernels"}
     if unknown:

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 import torch
 
@@ -27,6 +28,19 @@ def stale(model, args, kwargs, threads):
 
 def segfaults(model, args, kwargs, threads):
     os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def exits(model, args, kwargs, threads):
+    os._exit(3)
+
+
+def spins(model, args, kwargs, threads):
+    """Looks for work for half a second after it was loaded, then sleeps."""
+    (Path(os.environ["TMPDIR"]) / "spins").touch()
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end:
+        pass
+    time.sleep(600)
 
 
 def hangs(model, args, kwargs, threads):

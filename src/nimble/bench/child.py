@@ -8,12 +8,16 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import astuple
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from nimble.bench.job import Failed, Job, environment
+
+PAUSE, SPINNING = 0.005, 0.3
+"""Seconds: between two looks at whether a contestant sleeps, and how long it may take it."""
 
 
 class LostError(Exception):
@@ -57,6 +61,22 @@ class Child:
         if isinstance(answer, Failed):
             raise LostError(answer.reason)
         return answer
+
+    def settle(self) -> None:
+        """Wait until it sleeps, so that the next one has the machine: threads that found no work
+        spin before they do."""
+        end = time.monotonic() + SPINNING
+        time.sleep(PAUSE)
+        while self._runs() and time.monotonic() < end:
+            time.sleep(PAUSE)
+
+    def _runs(self) -> bool:
+        """Whether any of its threads is on a core or wants to be."""
+        for thread in Path(f"/proc/{self._process.pid}/task").glob("*/stat"):
+            with contextlib.suppress(OSError):
+                if thread.read_text().rpartition(")")[2].split()[0] == "R":
+                    return True
+        return False
 
     def _died(self) -> str:
         try:

@@ -7,6 +7,7 @@ from html import escape
 
 from nimble.bench.contestants import NIMBLE
 from nimble.bench.result import Network, Result, Row
+from nimble.bench.verdict import verdict
 
 _STYLE = """
 :root { color-scheme: light dark; --paper: #fbfaf8; --card: #fff; --ink: #1d2125; --soft: #667079;
@@ -26,7 +27,7 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 .bars { display: grid; grid-template-columns: max-content 1fr max-content; gap: .4rem .8rem;
   align-items: center; margin: .9rem 0 .2rem; }
 .name { font-weight: 500; overflow-wrap: anywhere; max-width: 13rem; }
-.name small { color: var(--soft); font-weight: 400; }
+.name small { color: var(--soft); font-weight: 400; white-space: nowrap; }
 .track { position: relative; height: 1.35rem; }
 .bar { position: absolute; inset: 0 auto 0 0; background: var(--bar); border-radius: 4px;
   min-width: 2px; }
@@ -35,7 +36,8 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 .value { font-variant-numeric: tabular-nums; text-align: right; white-space: nowrap; }
 .value small { color: var(--soft); }
 .row { display: contents; }
-.failed { color: var(--bad); font-size: .9rem; overflow-wrap: anywhere; }
+.failed { color: var(--bad); font-size: .9rem; overflow-wrap: anywhere; grid-column: 2 / 4; }
+p.verdict { color: var(--ink); font-weight: 500; } p.note { margin-top: .7rem; }
 .wide { overflow-x: auto; }
 details { margin-top: .7rem; } summary { cursor: pointer; color: var(--soft); }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums;
@@ -43,14 +45,17 @@ table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabu
 th, td { text-align: right; padding: .25rem .5rem; border-bottom: 1px solid var(--line);
   white-space: nowrap; }
 th { color: var(--soft); font-weight: 500; } th:first-child, td:first-child { text-align: left; }
+td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 6.5rem; }
 tr.best td { font-weight: 600; }
+td.failed { white-space: normal; text-align: left; min-width: 20rem; }
 @media (max-width: 44rem) { .bars { display: block; } .row { display: grid; margin-bottom: .7rem;
-    grid-template-columns: 1fr max-content; } .track, .failed { grid-area: 2 / 1 / 3 / 3; } }
+    grid-template-columns: 1fr max-content; } .track, div.failed { grid-area: 2 / 1 / 3 / 3; }
+  .name { max-width: none; } .range { display: none; } }
 .key { display: inline-block; width: 0; height: .9em; border-left: 2px solid var(--limit);
   margin: 0 .35em -.1em .1em; }
 """
-_HEADS = ("contestant", "threads", "median ms", "min", "p99", "spread", "/ Nimble", "/ limit",
-          "compile s", "first answer ms", "peak MB", "error")  # fmt: skip
+_HEADS = ("contestant", "threads", "median ms", "min", "p99", "spread", "/ Nimble", "95 %",
+          "/ limit",          "compile s", "first answer ms", "peak MB", "error")  # fmt: skip
 
 
 def page(result: Result) -> str:
@@ -65,7 +70,7 @@ def page(result: Result) -> str:
         f"<h1>nimble bench</h1><p>{escape(where)}</p>"
         "<p>Median time of a call; shorter is better. Each contestant runs in a process of its own "
         "with the number of threads that suits it better, after its answers were compared with "
-        "eager PyTorch in double precision. In brackets: its time over Nimble's, with the 95 % "
+        "eager PyTorch in double precision. Beside it: its time over Nimble's, with the 95\u00a0% "
         'interval. <span class="key"></span>is the physical limit on this machine.</p>'
         f"{body}</main></body></html>\n"
     )
@@ -75,6 +80,7 @@ def _section(result: Result, model: str) -> Iterator[str]:
     rows, network = result.of(model), result.network(model)
     longest = max((row.median_ms or 0.0 for row in rows), default=0.0)
     yield f"<section><h2>{escape(model)}</h2>"
+    yield f'<p class="verdict">{escape(verdict(rows))}</p>'
     if network is not None:
         yield f"<p>{escape(_limit(network, longest))}</p>"
     yield '<div class="bars">'
@@ -82,10 +88,11 @@ def _section(result: Result, model: str) -> Iterator[str]:
         yield _bar(row, longest, network)
     yield "</div>"
     yield from (
-        f"<p>Scheduling overhead of {escape(row.contestant)}: {_time(row.overhead_ms, 0)} a call "
-        "beyond the kernels on the critical path.</p>"
+        f'<p class="note">Scheduling overhead of {escape(row.contestant)}: '
+        f"{_time(row.overhead_ms, 0)} a call beyond the kernels on the critical path, "
+        f"{100 * row.overhead_share:.1f} % of the call.</p>"
         for row in rows
-        if row.overhead_ms is not None
+        if row.overhead_ms is not None and row.overhead_share is not None
     )
     yield from _details([row for row in result.rows if row.model == model])
     yield "</section>"
@@ -105,7 +112,7 @@ def _bar(row: Row, longest: float, network: Network | None) -> str:
     if row.median_ms is None:
         return (
             f'<div class="row"><div class="name">{name}</div>'
-            f'<div class="failed">{escape(row.reason)}</div><div class="value"></div></div>'
+            f'<div class="failed">{escape(row.reason)}</div></div>'
         )
     width = 100 * row.median_ms / longest if longest else 0.0
     mark = ""
@@ -113,7 +120,8 @@ def _bar(row: Row, longest: float, network: Network | None) -> str:
         mark = f'<div class="limit" style="left:{100 * network.limit_ms / longest:.2f}%"></div>'
     ratio = ""
     if row.ratio is not None and row.contestant != NIMBLE:
-        ratio = f" <small>({row.ratio:.2f}x, {row.ratio_low:.2f} to {row.ratio_high:.2f})</small>"
+        range = f"{row.ratio_low:.2f} to {row.ratio_high:.2f}"
+        ratio = f' <small>{row.ratio:.2f}x<span class="range"> ({range})</span></small>'
     return (
         f'<div class="{kind}"><div class="name">{name} '
         f"<small>{row.threads} thr.</small></div>"
@@ -145,8 +153,12 @@ def _cells(row: Row) -> Iterator[str]:
         (row.median_ms, "{:.3f}"),
         (row.min_ms, "{:.3f}"),
         (row.p99_ms, "{:.3f}"),
-        (row.spread, "{:.0%}"),
+        (row.spread and 100 * row.spread, "{:.0f} %"),
         (row.ratio, "{:.2f}"),
+    ):
+        yield "" if value is None else shape.format(value)
+    yield "" if row.ratio is None else f"{row.ratio_low:.2f} to {row.ratio_high:.2f}"
+    for value, shape in (
         (row.of_limit, "{:.1f}"),
         (row.compile_s, "{:.1f}"),
         (row.first_ms, "{:.0f}"),
@@ -160,4 +172,4 @@ def _time(ms: float, longest: float) -> str:
     """In the unit that suits the longest time it stands beside."""
     value, unit = (ms, "ms") if longest >= 2 else (1e3 * ms, "\u00b5s")
     digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3
-    return f"{value:.{digits}f} {unit}"
+    return f"{value:.{digits}f}\u00a0{unit}"

@@ -25,9 +25,10 @@ from nimble.bench.job import MEMORY, OVERHEAD, ROUND, Failed, Job, Loaded, pack
 from nimble.capture.structure import flatten, unflatten
 from nimble.targets import Made, make
 
-WARM_NS = 5_000_000
-"""Calls at the start of a round that do not count: caches are cold, helper threads asleep."""
-TIMED_NS = 20_000_000
+WARM_NS, WARM_CALLS = 5_000_000, 2
+"""Calls at the start of a turn that do not count, at least so long and so many: caches are cold,
+the core is slow and helper threads asleep."""
+TIMED_NS, TIMED_CALLS = 10_000_000, 1
 _PR_SET_PDEATHSIG = 1
 
 
@@ -114,7 +115,7 @@ def _answer(question: str, run: Run, tensors: list[torch.Tensor]) -> Any:
     if question == ROUND:
         return _round(run, tensors)
     if question == OVERHEAD:
-        return run.overhead_ms(tensors) if hasattr(run, "overhead_ms") else None
+        return run.overhead(tensors) if hasattr(run, "overhead") else None
     assert question == MEMORY, question
     return _peak_mb()
 
@@ -123,17 +124,17 @@ def _round(run: Run, tensors: list[torch.Tensor]) -> list[int]:
     """Nanoseconds of each call."""
     gc.disable()
     try:
-        _calls(run, tensors, WARM_NS)
-        return _calls(run, tensors, TIMED_NS)
+        _calls(run, tensors, WARM_NS, WARM_CALLS)
+        return _calls(run, tensors, TIMED_NS, TIMED_CALLS)
     finally:
         gc.enable()
 
 
-def _calls(run: Run, tensors: list[torch.Tensor], ns: int) -> list[int]:
+def _calls(run: Run, tensors: list[torch.Tensor], ns: int, fewest: int) -> list[int]:
     now = time.perf_counter_ns
     times: list[int] = []
     end = now() + ns
-    while not times or now() < end:
+    while len(times) < fewest or now() < end:
         start = now()
         run(tensors)
         times.append(now() - start)

@@ -29,8 +29,6 @@ from nimble.compare import one_thread
 from nimble.errors import InputError
 from nimble.targets import Made, make
 
-PAUSE = 0.01
-"""Between contestants: the threads of the last one spin for a while before they sleep."""
 FEWEST_ROUNDS = 5
 
 Report = Callable[[str, int], None]
@@ -41,7 +39,7 @@ Report = Callable[[str, int], None]
 class Settings:
     against: tuple[str, ...] = ("eager",)
     threads: tuple[int, ...] = (1, 2)
-    rounds: int = 30
+    rounds: int = 100
     seconds: float = 60.0
     """Rounds of a network stop after this long, but not before FEWEST_ROUNDS."""
     timeout: float = 120.0
@@ -186,14 +184,18 @@ class _Match:
                 times = _ask(entry, ROUND)
                 if times is not None:
                     entry.rounds.append(times)
-                time.sleep(PAUSE)
+                if entry.child is not None:
+                    entry.child.settle()
             self.report("", 1)
 
     def _leave(self, entry: _Entry) -> None:
-        overhead, peak = _ask(entry, OVERHEAD), _ask(entry, MEMORY)
+        # In this order: looking for the overhead takes memory.
+        peak, overhead = _ask(entry, MEMORY), _ask(entry, OVERHEAD)
         entry.stop()
         if entry.row.ok:
-            entry.row = replace(entry.row, overhead_ms=overhead, peak_mb=peak)
+            entry.row = replace(entry.row, peak_mb=peak)
+        if entry.row.ok and overhead is not None:
+            entry.row = replace(entry.row, overhead_ms=overhead.ms, overhead_share=overhead.share)
 
 
 def _ask(entry: _Entry, question: str) -> Any:

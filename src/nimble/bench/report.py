@@ -9,6 +9,7 @@ from rich.table import Table
 
 from nimble.bench.contestants import NIMBLE
 from nimble.bench.result import Network, Result, Row
+from nimble.bench.verdict import verdict
 
 _COLUMNS = ("contestant", "threads", "median ms", "min", "p99", "spread", "/ Nimble", "95 %",
             "/ limit", "compile s", "first answer ms", "peak MB", "error")  # fmt: skip
@@ -21,6 +22,7 @@ def show(result: Result, out: Console) -> None:
         rows = result.of(model)
         if any(row.ok for row in rows):
             out.print(_table([row for row in rows if row.ok]))
+            out.print(f"  [bold]{_plain(verdict(rows))}[/bold]", highlight=False, soft_wrap=True)
         for line in _notes(rows, result):
             out.print(line, highlight=False, soft_wrap=True)
 
@@ -67,14 +69,17 @@ def _number(value: float | None, digits: int) -> str:
 
 def _notes(rows: list[Row], result: Result) -> Iterator[str]:
     for row in rows:
-        if row.overhead_ms is not None and row.median_ms:
+        if row.overhead_ms is not None and row.overhead_share is not None:
             yield (
-                f"  {row.contestant}'s scheduling overhead: {1e3 * row.overhead_ms:.1f} us a call, "
-                f"{100 * row.overhead_ms / row.median_ms:.1f} %"
+                f"  {row.contestant}'s scheduling overhead: {1e3 * row.overhead_ms:.1f} µs a call, "
+                f"{100 * row.overhead_share:.1f} % of it"
             )
+    failed: dict[tuple[str, str], list[str]] = {}
     for row in result.rows:
         if not row.ok and row.model == rows[0].model:
-            yield f"  [red]{row.contestant}[/red] with {row.threads}: {_plain(row.reason)}"
+            failed.setdefault((row.contestant, row.reason), []).append(str(row.threads))
+    for (name, reason), threads in failed.items():
+        yield f"  [red]{_plain(name)}[/red] with {' and '.join(threads)}: {_plain(reason)}"
 
 
 def _plain(text: str) -> str:

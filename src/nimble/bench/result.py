@@ -41,6 +41,8 @@ class Row:
     """Its median over the network's limit."""
     overhead_ms: float | None = None
     """A call's time beyond the kernels on the critical path; known for Nimble only."""
+    overhead_share: float | None = None
+    """That, over the call's time."""
 
     @property
     def counts(self) -> bool:

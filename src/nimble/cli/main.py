@@ -135,7 +135,7 @@ def bench_command(
         str, typer.Option(help=f"of {', '.join(KNOWN)}; or file.py:load of your own")
     ] = "eager",
     threads: Annotated[str, typer.Option(help="numbers of threads to try")] = "1,2",
-    rounds: Annotated[int, typer.Option(help="how often each contestant is timed")] = 30,
+    rounds: Annotated[int, typer.Option(help="how often each contestant is timed")] = 100,
     seconds: Annotated[float, typer.Option(help="stop the rounds of a model after this")] = 60,
     timeout: Annotated[float, typer.Option(help="seconds a contestant has for an answer")] = 120,
     json_file: Annotated[Path | None, typer.Option("--json", help="write the figures")] = None,
