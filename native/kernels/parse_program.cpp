@@ -157,6 +157,9 @@ Epilogue read_epilogue(Reader& reader, std::size_t operands, std::size_t floats)
     // The row is where the result goes; an extra may be there too.
     epilogue.program = read_program(reader, 1 + epilogue.extras, 1, floats,
                                     [](const Reader&, int, int) { return true; });
+    const Program& program = epilogue.program;
+    epilogue.is_one_function =
+        program.instructions == 1 && epilogue.extras == 0 && program.constants == 0;
     operands += static_cast<std::size_t>(epilogue.extras);
     floats += static_cast<std::size_t>(epilogue.program.constants);
   }

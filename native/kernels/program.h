@@ -55,6 +55,7 @@ struct Extra {
 // What a kernel does to each row of its output. Register 0 is the row, 1... are the extras.
 struct Epilogue {
   bool present = false;
+  bool is_one_function = false;  // of the row itself, such as silu
   int extras = 0;
   int first_operand = 0;  // of the extras
   Extra extra[kMaxOperands] = {};

@@ -47,7 +47,7 @@ NIMBLE_INLINE F8 exp8(F8 x) {
   return exp_near_zero(reduced.r) * power_of_two(half) * power_of_two(reduced.n - half);
 }
 
-// exp(x) for x in [-87, 88], or NaN: then 2^n is in range.
+// exp(x) for x in [-87, 88], or NaN: then 2^n is in range. Infinite for x up to 89.
 NIMBLE_INLINE F8 exp_in_range(F8 x) {
   const Reduced reduced = reduce(x);
   return exp_near_zero(reduced.r) * power_of_two(reduced.n);
@@ -131,7 +131,11 @@ NIMBLE_INLINE F8 tanh8(F8 x) {
   return with_sign(select(t < splat(0.625f), near, far), x);  // keeps -0
 }
 
-NIMBLE_INLINE F8 sigmoid8(F8 x) { return splat(1.0f) / (splat(1.0f) + exp8(-x)); }
+// 1 + exp(-x). Beyond the bounds that is 1 or infinite.
+NIMBLE_INLINE F8 one_and_exp_of_minus(F8 x) {
+  return splat(1.0f) + exp_in_range(between(-x, -87.0f, 89.0f));
+}
+NIMBLE_INLINE F8 sigmoid8(F8 x) { return splat(1.0f) / one_and_exp_of_minus(x); }
 
 // After N. Juffa.
 NIMBLE_INLINE F8 erf8(F8 x) {
@@ -210,7 +214,7 @@ NIMBLE_INLINE F8 gelu_tanh8(F8 x) {
   const F8 inner = splat(0.79788456f) * fma(splat(0.044715f) * x * x, x, x);
   return splat(0.5f) * x * (splat(1.0f) + tanh8(inner));
 }
-NIMBLE_INLINE F8 silu8(F8 x) { return x / (splat(1.0f) + exp8(-x)); }
+NIMBLE_INLINE F8 silu8(F8 x) { return x / one_and_exp_of_minus(x); }
 NIMBLE_INLINE F8 hardsigmoid8(F8 x) {
   const F8 three = splat(3.0f), six = splat(6.0f), zero = splat(0.0f);
   F8 y = x + three;

@@ -190,6 +190,10 @@ void scatter(char* out, const float* in, DType dtype, std::int64_t rows, std::in
 void finish(const Epilogue& epilogue, const NativeCall& call, float* row, std::int64_t number,
             std::int64_t column, std::int64_t count) {
   const Program& program = epilogue.program;
+  if (epilogue.is_one_function) {
+    float* const in_place[2] = {row, row};
+    return step(program.code[0], in_place, count);
+  }
   Registers registers;
   place(program, registers, least<std::int64_t>(count, program.block));
   for (std::int64_t done = 0; done < count; done += program.block) {

@@ -18,6 +18,7 @@ from nimble import _aten, _core
 from nimble.capture.dtypes import TO_TORCH, from_symbol
 from nimble.capture.tensors import copy_exactly
 from nimble.devices.cpu.calls import native_call
+from nimble.devices.cpu.memory import allocate
 from nimble.errors import NimbleError, UnfitError
 from nimble.graph import Arg, DType, Ref, Role, Symbol, Task, Value, verify_memory
 from nimble.schedule import Schedule, prove
@@ -56,7 +57,7 @@ class Replay:
         outside = [root for root in roots if root.role is not Role.INTERMEDIATE]
         self._slots = {root.id: slot for slot, root in enumerate(outside, start=1)}
         self._kept: dict[int, torch.Tensor] = {}
-        self._arena = torch.empty(schedule.arena_bytes, dtype=torch.uint8)
+        self._arena = allocate(schedule.arena_bytes)
         self._table = _aten.Table(len(outside) + 1, len(self.graph.values))
         self._table.memory(ARENA, self._arena)
         for root in outside:

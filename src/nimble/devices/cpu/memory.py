@@ -1,0 +1,59 @@
+"""Memory in huge pages: a core that streams weights through small ones mostly looks up addresses."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import torch
+
+_HUGE = 2 << 20
+_LINE = 128
+"""Two cache lines: the hardware fetches them in pairs."""
+
+
+def allocate(nbytes: int) -> torch.Tensor:
+    """Bytes, in huge pages if there are enough of them and the system has such pages."""
+    if nbytes < _HUGE // 2 or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return torch.empty(nbytes, dtype=torch.uint8)
+    pages = mmap.mmap(-1, -(-nbytes // _HUGE) * _HUGE + _HUGE, mmap.MAP_PRIVATE)
+    with contextlib.suppress(OSError):  # A kernel built without them: small ones serve as well.
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    whole = torch.frombuffer(pages, dtype=torch.uint8)
+    start = -whole.data_ptr() % _HUGE
+    return whole[start : start + nbytes]
+
+
+def side_by_side(
+    tensors: Sequence[torch.Tensor], others: Iterable[torch.Tensor]
+) -> list[torch.Tensor]:
+    """The tensors, moved into one block. Those that share memory, with each other or with `others`,
+    stay where they are."""
+    shared = Counter(_storage(tensor) for tensor in (*tensors, *others))
+    alone = [shared[_storage(tensor)] == 1 for tensor in tensors]
+    room = [-(-_span(tensor) // _LINE) * _LINE for tensor in tensors]
+    block = allocate(sum(n for n, moves in zip(room, alone, strict=True) if moves))
+    placed: list[torch.Tensor] = []
+    start = 0
+    for tensor, nbytes, moves in zip(tensors, room, alone, strict=True):
+        if not moves or not nbytes:
+            placed.append(tensor)
+            continue
+        mine = block[start : start + nbytes].view(tensor.dtype)
+        placed.append(mine.as_strided(tensor.shape, tensor.stride()).copy_(tensor))
+        start += nbytes
+    return placed
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _span(tensor: torch.Tensor) -> int:
+    """Bytes from the first element to the end of the last."""
+    if not tensor.numel():
+        return 0
+    steps = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return (steps + 1) * tensor.element_size()

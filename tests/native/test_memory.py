@@ -1,0 +1,46 @@
+"""Memory of the engine's own: huge pages, and constants side by side."""
+
+import torch
+
+from nimble.devices.cpu.memory import allocate, side_by_side
+
+
+def test_memory_of_any_size_can_be_written() -> None:
+    for nbytes in (0, 1, 4096, 1 << 20, (2 << 20) + 1, 5_000_000):
+        memory = allocate(nbytes)
+        assert memory.shape == (nbytes,)
+        memory.fill_(7)
+        assert bool((memory == 7).all())
+
+
+def test_much_memory_begins_with_a_huge_page() -> None:
+    assert allocate(3 << 20).data_ptr() % (2 << 20) == 0
+
+
+def test_tensors_move_into_one_block_and_stay_what_they_were() -> None:
+    tensors = [
+        torch.randn(3, 5),
+        torch.arange(7),
+        torch.randn(4, 6).t(),
+        torch.empty(0),
+        torch.tensor(2.5, dtype=torch.float64),
+        torch.randn(1 << 19),
+    ]
+    moved = side_by_side(tensors, [])
+    for before, after in zip(tensors, moved, strict=True):
+        assert torch.equal(before, after)
+        assert before.dtype == after.dtype
+        assert before.stride() == after.stride()
+    blocks = {t.untyped_storage().data_ptr() for t in moved if t.numel()}
+    assert len(blocks) == 1
+    moved[0].zero_()
+    assert torch.equal(tensors[1], moved[1])
+    assert torch.equal(tensors[2], moved[2])
+
+
+def test_what_shares_memory_stays_where_it_is() -> None:
+    parameter, one = torch.randn(4, 4), torch.randn(8)
+    view, two = parameter[1:], one[2:]
+    moved = side_by_side([view, one, two], [parameter])
+    for before, after in zip((view, one, two), moved, strict=True):
+        assert before.data_ptr() == after.data_ptr()
