@@ -27,7 +27,7 @@ from nimble.graph import DType, Graph, RecordedCosts, Ref, Role, Symbol, Task, v
 from nimble.graph.codec import decode as decode_graph
 from nimble.lower import lower, split
 from nimble.plan import LEAST_TO_SPLIT_NS, Plan, Settings
-from nimble.rewrite import Step
+from nimble.rewrite import FUNCTIONAL, Step
 from nimble.schedule import Decision, Schedule, Wait, schedule
 from nimble.signature import Ambient, Signature
 
@@ -237,7 +237,7 @@ def _graphs(data: Any, settings: Settings) -> tuple[Graph, Graph]:
 
 
 def _check_task(graph: Graph, task: Task) -> None:
-    why = why_not_pure(find(task.op))
+    why = why_not_pure(find(FUNCTIONAL.get(task.op, task.op)))
     if why is not None:
         raise ArtifactError(f"operator {task.op} is not allowed in a saved engine: {why}")
     for arg in (*task.args, *(arg for _, arg in task.kwargs)):
@@ -246,7 +246,8 @@ def _check_task(graph: Graph, task: Task) -> None:
     # What is written in place is the first argument, and the proof has to know.
     versions = [graph[v].overwrites for v in task.writes if graph[v].overwrites is not None]
     written = [arg.id for arg in task.args[:1] if isinstance(arg, Ref)]
-    if versions != (written if task.op == "aten.copy_.default" else []):
+    in_place = task.op == "aten.copy_.default" or task.op in FUNCTIONAL
+    if versions != (written if in_place else []):
         raise ArtifactError(f"task {task.name!r} ({task.op}) does not write what it says")
 
 

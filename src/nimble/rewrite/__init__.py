@@ -8,8 +8,10 @@ from nimble.rewrite.noops import remove_noops
 from nimble.rewrite.rows import dependent_rows
 from nimble.rewrite.steps import Step, rewrite
 from nimble.rewrite.subexpressions import merge_subexpressions
+from nimble.rewrite.updates import FUNCTIONAL, update_in_place
 
 __all__ = [
+    "FUNCTIONAL",
     "Step",
     "dependent_rows",
     "fold_batch_norm",
@@ -19,4 +21,5 @@ __all__ = [
     "remove_dead_tasks",
     "remove_noops",
     "rewrite",
+    "update_in_place",
 ]

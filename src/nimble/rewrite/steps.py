@@ -13,6 +13,7 @@ from nimble.rewrite.dead import remove_dead_tasks
 from nimble.rewrite.fills import free_fills
 from nimble.rewrite.noops import remove_noops
 from nimble.rewrite.subexpressions import merge_subexpressions
+from nimble.rewrite.updates import update_in_place
 
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
     remove_dead_tasks,
@@ -22,6 +23,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     fold_constants,
     fold_batch_norm,
     remove_dead_tasks,
+    update_in_place,
 )
 
 

@@ -1,4 +1,4 @@
-"""Memory in huge pages: a core that streams weights through small ones mostly looks up addresses."""
+"""Memory in huge pages: with small ones, streaming weights is mostly looking up addresses."""
 
 from __future__ import annotations
 
