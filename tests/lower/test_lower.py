@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import nimble
 from nimble import zoo
 from nimble.capture import Target, capture
 from nimble.capture.structure import flatten
@@ -163,3 +164,28 @@ def test_attention(causal):
 
     lowered, _ = agree(run, torch.randn(2, 10, 32))
     assert "nimble.attention" in ops(lowered)
+
+
+def test_heads_of_attention_are_no_channels():
+    """A convolution makes patches; then 4-D tensors are not images, and attention wants them as
+    they were."""
+
+    class Patches(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cut = nn.Conv2d(3, 24, 4, 4)
+            self.qkv = nn.Linear(24, 72)
+            self.register_buffer("turn", torch.randn(16, 8))
+
+        def forward(self, x):
+            x = self.cut(x).flatten(2).transpose(1, 2)
+            q, k, v = self.qkv(x).view(1, 16, 3, 3, 8).permute(2, 0, 3, 1, 4)
+            q = torch.cat([q[:, :, :1], q[:, :, 1:] * self.turn[1:]], 2)
+            k = k * self.turn
+            return nn.functional.scaled_dot_product_attention(q, k, v)
+
+    model, x = Patches().eval(), torch.randn(1, 3, 16, 16)
+    engine = nimble.compile(model, (x,))
+    torch.testing.assert_close(engine(x), model(x))
+    tasks = [task.op for task in engine.plans[0].lowered.tasks]
+    assert "nimble.attention" in tasks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 
 from nimble.graph import Graph, Role, Value, contiguous_strides
@@ -21,14 +22,18 @@ _FREE = {
 }
 
 
+_ANY_STRIDES = {"aten._softmax.default", "aten._log_softmax.default", "aten._to_copy.default"}
+
+
 def lay_channels_last(graph: Graph, is_pointwise: frozenset[str]) -> Graph:
-    """Give 4-D intermediates that convolutions write or read strides with the channels innermost.
+    """Give 4-D intermediates that convolutions write or read strides with the channels innermost,
+    and those between them.
 
     What a task computes does not depend on the strides of its operands, so only values change; a
     value whose views could not be told in the new strides keeps its old ones.
     """
-    if not any(task.op in _HEADS for task in graph.tasks):
-        return graph
+    follow = _HEADS | _FREE | is_pointwise
+    images = _images(graph, follow)
     values = list(graph.values)
     views: dict[int, list[Value]] = {}
     for value in graph.values:
@@ -36,12 +41,11 @@ def lay_channels_last(graph: Graph, is_pointwise: frozenset[str]) -> Graph:
             views.setdefault(value.base, []).append(value)
     kept = {graph.homes[v] for v in graph.outputs}
     kept |= {graph.homes[v.id] for v in graph.values if v.overwrites is not None}
+    kept |= _of_particular_readers(graph, follow)
     for task in graph.tasks:
-        if task.op not in _HEADS and task.op not in _FREE and task.op not in is_pointwise:
-            continue
-        for v in task.writes:
+        for v in task.writes if task.op in follow else ():
             value = graph[v]
-            if not _is_image(value) or v in kept:
+            if v not in images or v in kept or not _is_image(value):
                 continue
             strides = channels_last(value.shape)
             moved = [moved_view(view, value, strides) for view in views.get(v, ())]
@@ -51,6 +55,35 @@ def lay_channels_last(graph: Graph, is_pointwise: frozenset[str]) -> Graph:
                 for view in found:
                     values[view.id] = view
     return replace(graph, values=tuple(values))
+
+
+def _images(graph: Graph, follow: Set[str]) -> set[int]:
+    """What convolutions read and write, and what is computed with it by tasks that follow."""
+    touched = [
+        {graph.content(v).id for v in (*task.reads, *task.writes) if len(graph[v].shape) == 4}
+        for task in graph.tasks
+        if task.op in follow
+    ]
+    heads = (task for task in graph.tasks if task.op in _HEADS)
+    found = {graph.content(v).id for task in heads for v in (*task.reads[:1], *task.writes)}
+    before = -1
+    while len(found) > before:
+        before = len(found)
+        for values in touched:
+            if not found.isdisjoint(values):
+                found |= values
+    return found
+
+
+def _of_particular_readers(graph: Graph, follow: Set[str]) -> set[int]:
+    """What PyTorch's internal operators read. They may count on strides that whoever calls them in
+    PyTorch has made sure of, as those of attention do."""
+    return {
+        graph.content(v).id
+        for task in graph.tasks
+        if task.op.startswith("aten._") and task.op not in follow | _ANY_STRIDES
+        for v in task.reads
+    }
 
 
 def _is_image(value: Value) -> bool:
