@@ -50,6 +50,7 @@ def test_what_each_step_did_is_told() -> None:
         "fold constants",
         "fold batch norm",
         "remove dead tasks",
+        "update in place",
     ]
     assert steps[0].tasks_before == len(captured.graph.tasks)
     assert steps[-1].tasks_after == len(graph.tasks)
