@@ -2,7 +2,7 @@
 
 import torch
 
-from nimble.devices.cpu.memory import allocate, side_by_side
+from nimble.devices.cpu.memory import allocate, bring_together
 
 
 def test_memory_of_any_size_can_be_written() -> None:
@@ -26,7 +26,8 @@ def test_tensors_move_into_one_block_and_stay_what_they_were() -> None:
         torch.tensor(2.5, dtype=torch.float64),
         torch.randn(1 << 19),
     ]
-    moved = side_by_side(tensors, [])
+    moved = list(tensors)
+    bring_together(moved, [])
     for before, after in zip(tensors, moved, strict=True):
         assert torch.equal(before, after)
         assert before.dtype == after.dtype
@@ -41,6 +42,7 @@ def test_tensors_move_into_one_block_and_stay_what_they_were() -> None:
 def test_what_shares_memory_stays_where_it_is() -> None:
     parameter, one = torch.randn(4, 4), torch.randn(8)
     view, two = parameter[1:], one[2:]
-    moved = side_by_side([view, one, two], [parameter])
+    moved = [view, one, two]
+    bring_together(moved, [parameter])
     for before, after in zip((view, one, two), moved, strict=True):
         assert before.data_ptr() == after.data_ptr()

@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 import torch
 
-from nimble.devices.cpu.memory import side_by_side
+from nimble.devices.cpu.memory import bring_together
 from nimble.devices.cpu.replay import Replay
 from nimble.graph import Arg, Graph, Ref
 from nimble.graph.show import show_arg
@@ -36,7 +36,7 @@ class Constants:
             return {name: self._made[key] for name, key in keys.items()}
         results = Replay(schedule(prologue, streams=1), tensors)([])
         if not refresh:
-            results = side_by_side(results, tensors.values())
+            bring_together(results, tensors.values())
         found: dict[str, torch.Tensor] = {}
         for id, result in zip(prologue.outputs, results, strict=True):
             name = prologue[id].name

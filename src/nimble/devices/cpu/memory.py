@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import torch
 
@@ -26,25 +26,23 @@ def allocate(nbytes: int) -> torch.Tensor:
     return whole[start : start + nbytes]
 
 
-def side_by_side(
-    tensors: Sequence[torch.Tensor], others: Iterable[torch.Tensor]
-) -> list[torch.Tensor]:
-    """The tensors, moved into one block. Those that share memory, with each other or with `others`,
-    stay where they are."""
+def bring_together(tensors: list[torch.Tensor], others: Iterable[torch.Tensor]) -> None:
+    """Move the tensors into one block; the list then holds those, and lets go of the old ones one
+    by one. Those that share memory, with each other or with `others`, stay where they are."""
     shared = Counter(_storage(tensor) for tensor in (*tensors, *others))
-    alone = [shared[_storage(tensor)] == 1 for tensor in tensors]
-    room = [-(-_span(tensor) // _LINE) * _LINE for tensor in tensors]
-    block = allocate(sum(n for n, moves in zip(room, alone, strict=True) if moves))
-    placed: list[torch.Tensor] = []
+    room = [
+        -(-_span(tensor) // _LINE) * _LINE if shared[_storage(tensor)] == 1 else 0
+        for tensor in tensors
+    ]
+    block = allocate(sum(room))
     start = 0
-    for tensor, nbytes, moves in zip(tensors, room, alone, strict=True):
-        if not moves or not nbytes:
-            placed.append(tensor)
+    for place, nbytes in enumerate(room):
+        if not nbytes:
             continue
+        tensor = tensors[place]
         mine = block[start : start + nbytes].view(tensor.dtype)
-        placed.append(mine.as_strided(tensor.shape, tensor.stride()).copy_(tensor))
+        tensors[place] = mine.as_strided(tensor.shape, tensor.stride()).copy_(tensor)
         start += nbytes
-    return placed
 
 
 def _storage(tensor: torch.Tensor) -> int:
