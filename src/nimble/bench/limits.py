@@ -17,9 +17,11 @@ from nimble.bench.job import environment
 from nimble.bench.verify import Exam
 from nimble.capture.structure import flatten
 from nimble.compare import call
+from nimble.errors import NimbleError
 from nimble.targets import Made
 
 Shape = tuple[int, ...]
+_PATIENCE = 300
 
 
 def _attention(query: Shape, key: Shape, value: Shape, *_: object, **__: object) -> int:
@@ -41,13 +43,19 @@ class Peaks:
 
     @staticmethod
     def measure(threads: int, folder: Path) -> Peaks:
-        done = subprocess.run(
-            [sys.executable, "-P", str(Path(__file__).with_name("peaks.py"))],
-            env=environment(threads, folder),
-            stdout=subprocess.PIPE,
-            check=True,
-            timeout=120,
-        )
+        try:
+            done = subprocess.run(
+                [sys.executable, "-P", str(Path(__file__).with_name("peaks.py"))],
+                env=environment(threads, folder),
+                stdout=subprocess.PIPE,
+                check=True,
+                timeout=_PATIENCE,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise NimbleError(
+                f"finding out what this machine can do took more than {_PATIENCE} seconds: "
+                "something else keeps its cores busy; bench again when it has ended"
+            ) from error
         found = json.loads(done.stdout)
         return Peaks(threads, found["flops"], {int(k): v for k, v in found["bandwidth"].items()})
 

@@ -12,6 +12,8 @@ from functools import partial
 
 import torch
 
+from nimble.devices.cpu.memory import allocate
+
 SIZES = [1 << power for power in range(18, 29, 2)]
 """Bytes read over and over: what fits into a cache comes from there."""
 
@@ -36,9 +38,10 @@ def flops() -> float:
 
 
 def bandwidth(size: int) -> float:
-    """Bytes read a second from memory of this size, by the faster of a sum and a matrix-vector
-    product; what such a call costs without data is taken off."""
-    wide = torch.ones(max(size // 4096, 1), 1024)
+    """Bytes read a second from memory of this size, in huge pages where there are such, by the
+    faster of a sum and a matrix-vector product; what such a call costs without data is taken off.
+    """
+    wide = allocate(size).view(torch.float32).view(-1, 1024).fill_(1)
     row, tiny = torch.ones(1024), torch.ones(1, 1)
     nothing = min(
         fastest(tiny.sum, 0.02),
