@@ -309,3 +309,27 @@ def test_modules_and_globals_that_a_function_finds_elsewhere_now(monkeypatch):
     engine = nimble.compile(function, (x,))
     number = 3.0
     agrees(function, engine, x)
+
+
+def test_weights_that_move_are_read_where_they_are():
+    """Their storage stays the same, and its bytes move into shared memory."""
+
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Embedding(300, 32)
+            self.last = nn.Linear(32, 8)
+
+        def forward(self, tokens):
+            return self.last(self.table(tokens)) @ self.last(self.table.weight).t()
+
+    model, tokens = Tied(), torch.tensor([[1, 2, 299]])
+    with torch.no_grad():
+        engine = nimble.compile(model, (tokens,))
+        torch.testing.assert_close(engine(tokens), model(tokens))
+        model.share_memory()
+        other = [torch.full((300, 32), 7.0) for _ in range(50)]  # where the weights were
+        torch.testing.assert_close(engine(tokens), model(tokens))
+        model.table.weight.mul_(2)
+        torch.testing.assert_close(engine(tokens), model(tokens))
+        assert len(other) == 50

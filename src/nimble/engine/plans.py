@@ -127,8 +127,12 @@ class Plans:
         for plan in self:
             prologue = plan.graph.prologue
             sources = {root.name for root in prologue.roots()} if prologue is not None else set()
+            read = {root.name for root in plan.graph.roots()}
             for name, tensor in plan.tensors.items():
-                (counted if name in sources else used)[id(tensor)] = tensor
+                if name in sources:
+                    counted[id(tensor)] = tensor
+                if name in read or name not in sources:
+                    used[id(tensor)] = tensor
         places, loose = self.target.watched() if self.target is not None else ([], [])
         self._watch = _aten.Watch(list(counted.values()), places, list(used.values()))
         self._places = _aten.Watch([], places)
