@@ -208,3 +208,16 @@ def test_the_models_own_errors_are_told_with_their_line():
 def test_what_is_no_model():
     with pytest.raises(CaptureError, match=r"expected an nn\.Module"):
         nimble.compile(3, ())
+
+
+@pytest.mark.parametrize("replaces", [
+    lambda x, cache: cache.update(k=torch.cat([cache["k"], x])),
+    lambda x, cache: cache.update(k=cache["k"] + x),
+])  # fmt: skip
+def test_an_entry_of_an_argument_that_the_model_replaces(replaces):
+    def model(x, cache):
+        replaces(x, cache)
+        return x + 1
+
+    with pytest.raises(CaptureError, match="changes a list, dict or other container"):
+        nimble.compile(model, (torch.ones(2), {"k": torch.zeros(2)}))

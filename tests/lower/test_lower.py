@@ -189,3 +189,15 @@ def test_heads_of_attention_are_no_channels():
     torch.testing.assert_close(engine(x), model(x))
     tasks = [task.op for task in engine.plans[0].lowered.tasks]
     assert "nimble.attention" in tasks
+
+
+@pytest.mark.parametrize("options", [{"padding": "valid"}, {"padding": [1]}, {"stride": [2]}])
+def test_one_number_stands_for_both_dimensions(options):
+    weights = {1: torch.randn(8, 3, 3, 3), 3: torch.randn(3, 1, 3, 3)}
+    for groups, weight in weights.items():
+
+        def model(x, weight=weight, groups=groups):
+            return nn.functional.conv2d(x, weight, groups=groups, **options).relu()
+
+        x = torch.randn(1, 3, 9, 13)
+        torch.testing.assert_close(nimble.compile(model, (x,))(x), model(x), rtol=1e-4, atol=1e-4)

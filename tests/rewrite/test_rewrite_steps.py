@@ -51,6 +51,7 @@ def test_what_each_step_did_is_told() -> None:
         "fold batch norm",
         "remove dead tasks",
         "update in place",
+        "straighten attention",
     ]
     assert steps[0].tasks_before == len(captured.graph.tasks)
     assert steps[-1].tasks_after == len(graph.tasks)

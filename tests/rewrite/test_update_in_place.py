@@ -94,3 +94,23 @@ def new_contents_are_returned(k, x):
 def test_not_where_someone_would_notice(forward, tmp_path) -> None:
     engine = compare(forward, tmp_path)
     assert "aten.copy_.default" in ops(engine)
+
+
+def test_attention_over_a_cache_that_was_updated_through_a_view() -> None:
+    class Decoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            generator = torch.manual_seed(0)
+            self.register_buffer("k", torch.randn(1, 2, 16, 8, generator=generator))
+            self.register_buffer("v", torch.randn(1, 2, 16, 8, generator=generator))
+
+        def forward(self, q, k, at):
+            self.k.transpose(2, 3).index_copy_(3, at, k.transpose(2, 3))
+            return nn.functional.scaled_dot_product_attention(q, self.k, self.v)
+
+    args = (torch.randn(1, 2, 1, 8), torch.ones(1, 2, 1, 8), POSITION)
+    for native in (True, False):
+        mine, theirs = Decoder(), Decoder()
+        engine = nimble.compile(mine, args, native_kernels=native)
+        torch.testing.assert_close(engine(*args), theirs(*args))
+        torch.testing.assert_close(mine.k, theirs.k)

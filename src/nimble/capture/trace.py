@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import operator
 import os
 import threading
 import traceback
@@ -82,11 +83,11 @@ def trace(
     def flat(held: Sequence[torch.Tensor], given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         mine = dict(zip(names, held, strict=True))
         args, kwargs = unflatten(structure, list(given))
-        before = flatten((args, kwargs))[1]
+        before = flatten((args, kwargs))
         with _swapped(target, mine):
             result = target.function(*args, **kwargs)
             assigned = _assigned_buffers(target, mine)
-        if flatten((args, kwargs))[1] != before:
+        if not _same(before, flatten((args, kwargs))):
             raise CaptureError(
                 "the model changes a list, dict or other container that it is given (a cache that "
                 "grows, say), which a replay would not do; return the new container instead"
@@ -130,6 +131,13 @@ def trace(
         found["assigned"],
         updates,
     )
+
+
+def _same(
+    before: tuple[list[torch.Tensor], Structure], after: tuple[list[torch.Tensor], Structure]
+) -> bool:
+    """Whether the same tensors are in the same places."""
+    return before[1] == after[1] and all(map(operator.is_, before[0], after[0]))
 
 
 @contextlib.contextmanager

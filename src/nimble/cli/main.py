@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -145,7 +146,10 @@ def bench_command(
     settings = _or_exit(
         lambda: Settings(tuple(_listed(against)), _numbers(threads), rounds, seconds, timeout)
     )
-    result = run_bench(_listed(models), settings, _out, _err, json_file, html)
+    for path in filter(None, (json_file, html)):
+        _or_exit(partial(_check_writable, path))
+    names = _or_exit(lambda: _named(models))
+    result = run_bench(names, settings, _out, _err, json_file, html)
     if not all(
         any(r.counts for r in result.of(m) if r.contestant == NIMBLE) for m in result.models
     ):
@@ -154,6 +158,13 @@ def bench_command(
 
 def _listed(text: str) -> list[str]:
     return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def _named(text: str) -> list[str]:
+    names = _listed(text)
+    if not names:
+        raise InputError(f"--models {text}: expected one or more, separated by commas")
+    return names
 
 
 def _numbers(text: str) -> tuple[int, ...]:

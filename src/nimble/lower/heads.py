@@ -196,9 +196,9 @@ def _convolution(opening: _Opening, task: Task, given: Given) -> list[Task] | No
     source = opening.image(made, x, task.origin)
     kwargs = (
         ("kernel", (high, wide)),
-        ("stride", _ints(given["stride"])),
-        ("padding", _ints(given["padding"])),
-        ("dilation", _ints(given["dilation"])),
+        ("stride", _pairs(given["stride"], (1, 1))),
+        ("padding", _pairs(given["padding"], (0, 0))),
+        ("dilation", _pairs(given["dilation"], (1, 1))),
         ("groups", groups),
     )
     op = "nimble.depthwise" if depthwise else "nimble.convolution"

@@ -1,5 +1,6 @@
 """Graph → Graph, for any device: fold batch norm and constants, drop what is not needed."""
 
+from nimble.rewrite.attention import straighten_attention
 from nimble.rewrite.batch_norm import fold_batch_norm
 from nimble.rewrite.constants import fold_constants
 from nimble.rewrite.dead import remove_dead_tasks
@@ -21,5 +22,6 @@ __all__ = [
     "remove_dead_tasks",
     "remove_noops",
     "rewrite",
+    "straighten_attention",
     "update_in_place",
 ]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nimble.graph import Graph
+from nimble.rewrite.attention import straighten_attention
 from nimble.rewrite.batch_norm import fold_batch_norm
 from nimble.rewrite.constants import fold_constants
 from nimble.rewrite.dead import remove_dead_tasks
@@ -24,6 +25,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     fold_batch_norm,
     remove_dead_tasks,
     update_in_place,
+    straighten_attention,
 )
 
 

@@ -149,4 +149,7 @@ def _parse(name: str) -> tuple[Recipe, int, int]:
             "optionally followed by @size and xbatch as in resnet50@224x8"
         )
     recipe = RECIPES[match[1]]
-    return recipe, int(match[2] or recipe.size), int(match[3] or 1)
+    chosen, batch = int(match[2] or recipe.size), int(match[3] or 1)
+    if chosen < 1 or batch < 1:
+        raise ValueError(f"{name!r}: expected a size and a batch from 1 up")
+    return recipe, chosen, batch
