@@ -221,3 +221,10 @@ def test_an_entry_of_an_argument_that_the_model_replaces(replaces):
 
     with pytest.raises(CaptureError, match="changes a list, dict or other container"):
         nimble.compile(model, (torch.ones(2), {"k": torch.zeros(2)}))
+
+
+def test_weights_that_a_hook_computes_say_how_to_go_on():
+    with pytest.warns(FutureWarning):
+        model = nn.utils.weight_norm(nn.Linear(4, 4))
+    with pytest.raises(CaptureError, match="remove_weight_norm"):
+        nimble.compile(model, (torch.randn(1, 4),))

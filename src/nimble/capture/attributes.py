@@ -17,6 +17,10 @@ _CONTAINERS = (list, dict, set)
 _INTERNAL = vars(nn.Module()).keys()
 Attributes = list[dict[str, tuple[Any, Any]]]
 """For every module: attribute → its value, and a copy of what is in it if it is a container."""
+_HOOKED = (
+    ". If a hook of torch.nn.utils does it (weight_norm, spectral_norm, prune): remove it before "
+    "compiling (remove_weight_norm, prune.remove), or use torch.nn.utils.parametrizations"
+)
 
 
 def without_python_state(
@@ -40,6 +44,7 @@ def without_python_state(
         raise CaptureError(
             f"the model assigns {', '.join(changed)} in forward, which a replay would not repeat; "
             "make it a buffer (register_buffer), or compute it outside of forward"
+            + (_HOOKED if any(module._forward_pre_hooks for module in modules) else "")
         )
     return again
 
