@@ -186,3 +186,12 @@ class TestAnotherTorch:
     def test_of_another_build_of_the_same_release_is_fine(self, monkeypatch):
         monkeypatch.setattr(torch, "__version__", "2.13.0+local")
         built.check()
+
+
+def test_an_update_of_an_empty_tensor():
+    def model(x):
+        return x.add_(1)
+
+    for shape in ((2, 0, 1), (0,), (0, 3)):
+        x = torch.empty(shape)
+        assert nimble.compile(model, (x,))(x).shape == shape

@@ -63,7 +63,7 @@ def _check_fit(draft: Draft, root: int, new: int) -> None:
             f"the model replaces {was.name!r} of {was.type} by a tensor of {now.type}; a state "
             "keeps its shape and dtype"
         )
-    if any(n > 1 and s == 0 for n, s in zip(was.shape, was.strides, strict=True)):
+    if was.numel and any(n > 1 and s == 0 for n, s in zip(was.shape, was.strides, strict=True)):
         raise CaptureError(
             f"the model updates {was.name!r} in place, several elements of which share memory "
             "(made by expand, probably); give each its own with .contiguous()"
