@@ -1,5 +1,6 @@
 """Memory of the engine's own: huge pages, and constants side by side."""
 
+import pytest
 import torch
 
 from nimble.devices.cpu.memory import allocate, bring_together
@@ -11,6 +12,12 @@ def test_memory_of_any_size_can_be_written() -> None:
         assert memory.shape == (nbytes,)
         memory.fill_(7)
         assert bool((memory == 7).all())
+
+
+@pytest.mark.parametrize("nbytes", [1 << 50, 1 << 80])
+def test_more_than_there_is(nbytes) -> None:
+    with pytest.raises(MemoryError, match="not to be had"):
+        allocate(nbytes)
 
 
 def test_much_memory_begins_with_a_huge_page() -> None:

@@ -18,7 +18,10 @@ def allocate(nbytes: int) -> torch.Tensor:
     """Bytes, in huge pages if there are enough of them and the system has such pages."""
     if nbytes < _HUGE // 2 or not hasattr(mmap, "MADV_HUGEPAGE"):
         return torch.empty(nbytes, dtype=torch.uint8)
-    pages = mmap.mmap(-1, -(-nbytes // _HUGE) * _HUGE + _HUGE, mmap.MAP_PRIVATE)
+    try:
+        pages = mmap.mmap(-1, -(-nbytes // _HUGE) * _HUGE + _HUGE, mmap.MAP_PRIVATE)
+    except (OSError, OverflowError) as error:
+        raise MemoryError(f"{nbytes} bytes of memory are not to be had") from error
     with contextlib.suppress(OSError):  # A kernel built without them: small ones serve as well.
         pages.madvise(mmap.MADV_HUGEPAGE)
     whole = torch.frombuffer(pages, dtype=torch.uint8)
