@@ -40,7 +40,7 @@ class Settings:
     against: tuple[str, ...] = ("eager",)
     threads: tuple[int, ...] = (1, 2)
     rounds: int = 100
-    seconds: float = 60.0
+    seconds: float = 25.0
     """Rounds of a network stop after this long, but not before FEWEST_ROUNDS."""
     timeout: float = 120.0
     """For any single answer of a contestant; compiling is one."""

@@ -137,7 +137,7 @@ def bench_command(
     ] = "eager",
     threads: Annotated[str, typer.Option(help="numbers of threads to try")] = "1,2",
     rounds: Annotated[int, typer.Option(help="how often each contestant is timed")] = 100,
-    seconds: Annotated[float, typer.Option(help="stop the rounds of a model after this")] = 60,
+    seconds: Annotated[float, typer.Option(help="stop the rounds of a model after this")] = 25,
     timeout: Annotated[float, typer.Option(help="seconds a contestant has for an answer")] = 120,
     json_file: Annotated[Path | None, typer.Option("--json", help="write the figures")] = None,
     html: Annotated[Path | None, typer.Option(help="write a page with bars")] = None,
