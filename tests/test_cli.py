@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from typer.testing import CliRunner
 
+import nimble
 from nimble.cli.main import app
 
 runner = CliRunner()
@@ -151,6 +152,25 @@ def test_unknown_networks_are_named():
     assert result.exit_code == 1
     assert "resnet51" in result.output
     assert "resnet50" in result.output
+
+
+def test_a_file_without_a_factory_says_how_to_name_one(tmp_path):
+    result = runner.invoke(app, ["plan", "models.py"])
+    assert result.exit_code == 1
+    assert "models.py:make" in result.output
+
+
+def test_the_version_is_told():
+    result = runner.invoke(app, ["--version"])
+    assert result.exit_code == 0
+    assert result.output.startswith(f"nimble {nimble.__version__}, torch 2.")
+
+
+def test_the_networks_are_listed_with_what_they_take():
+    result = runner.invoke(app, ["networks"])
+    assert result.exit_code == 0
+    line = next(line for line in result.output.splitlines() if line.strip().startswith("resnet50"))
+    assert line.split() == ["resnet50", "1x3x224x224", "25.56", "4.089"]
 
 
 def test_a_size_that_is_no_number_is_at_fault_itself():

@@ -26,11 +26,9 @@ class Made:
 
 def make(target: str) -> Made:
     """Build what a TARGET names."""
+    check_target(target)
     if ":" not in target:
-        try:
-            model, args = zoo.build(target)
-        except ValueError as error:
-            raise InputError(str(error)) from error
+        model, args = zoo.build(target)
         return Made(target, model, args, {})
     factory = find(target)
     made = factory()
@@ -44,6 +42,21 @@ def make(target: str) -> Made:
     if not isinstance(args, tuple) or not isinstance(kwargs, dict):
         raise InputError(f"{target}: args must be a tuple and kwargs a dict")
     return Made(target, model, args, kwargs)
+
+
+def check_target(target: str) -> None:
+    """Refuse at once what no network or file answers to, before anything is built."""
+    where, colon, _ = target.rpartition(":")
+    if colon:
+        if where.endswith(".py") and not Path(where).exists():
+            raise InputError(f"{target}: no such Python file as {where}")
+    elif target.endswith(".py"):
+        raise InputError(f"{target}: name the factory in it too, as in {target}:make")
+    else:
+        try:
+            zoo.parse(target)
+        except ValueError as error:
+            raise InputError(str(error)) from error
 
 
 def find(target: str) -> Any:

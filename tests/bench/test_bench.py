@@ -46,7 +46,7 @@ def peaks(threads, folder):
 def files(tmp_path_factory):
     """What the command writes."""
     folder = tmp_path_factory.mktemp("bench")
-    models = ",".join((stub("small"), stub("blind"), "resnet51"))
+    models = ",".join((stub("small"), stub("blind"), stub("absent")))
     against = ",".join((stub("honest"), *map(stub, REASONS)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Peaks, "measure", peaks)
@@ -107,7 +107,7 @@ def test_nimble_is_its_own_measure_and_knows_its_overhead(result):
 
 def test_a_model_that_cannot_be_judged_is_refused_and_the_rest_goes_on(result):
     assert "a wrong answer could not be seen" in row_of(result, "nimble", "blind").reason
-    assert "no network 'resnet51'" in row_of(result, "nimble", "resnet51").reason
+    assert "has no function 'absent'" in row_of(result, "nimble", "absent").reason
     assert [network.model for network in result.networks] == [stub("small")]
 
 
@@ -187,6 +187,25 @@ def test_unknown_contestants_and_settings_are_refused():
     with pytest.raises(InputError, match="threads"):
         Settings(threads=(0,))
     assert "onnxruntime" in KNOWN
+
+
+def test_a_name_that_no_network_has_is_refused_before_anything_runs(tmp_path):
+    done = CliRunner().invoke(app, ["bench", "--models", "mlp,resnet51"])
+    assert done.exit_code == 1
+    assert "no network 'resnet51'" in done.output
+
+
+def test_a_bench_that_is_cut_off_leaves_what_it_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(Peaks, "measure", peaks)
+    found = []
+
+    def keep(result):
+        found.append(result.models)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bench([stub("small"), stub("absent")], Settings((), (1,), 1), keep=keep)
+    assert found == [[stub("small")]]
 
 
 @pytest.fixture

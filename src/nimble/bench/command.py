@@ -32,10 +32,12 @@ def run_bench(
             bar.update(task, advance=steps, description=escape(what) if what else None)
             bar.refresh()
 
-        result = bench(models, settings, report)
+        def keep(result: Result) -> None:
+            if json_file is not None:
+                result.save(json_file)
+            if html is not None:
+                html.write_text(page(result))
+
+        result = bench(models, settings, report, keep)
     show(result, out)
-    if json_file is not None:
-        result.save(json_file)
-    if html is not None:
-        html.write_text(page(result))
     return result

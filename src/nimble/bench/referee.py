@@ -61,8 +61,16 @@ class Settings:
         return len(self.threads) + models * (1 + children + self.rounds)
 
 
-def bench(models: Sequence[str], settings: Settings, report: Report = lambda *_: None) -> Result:
-    """Time every contestant on every model. Models and contestants that fail stay in the rows."""
+def bench(
+    models: Sequence[str],
+    settings: Settings,
+    report: Report = lambda *_: None,
+    keep: Callable[[Result], None] = lambda _: None,
+) -> Result:
+    """Time every contestant on every model. Models and contestants that fail stay in the rows.
+
+    `keep` is handed what is known after each model, so that a bench cut off is not lost.
+    """
     rows: list[Row] = []
     networks: list[Network] = []
     with tempfile.TemporaryDirectory(prefix="nimble-bench-") as name:
@@ -72,17 +80,20 @@ def bench(models: Sequence[str], settings: Settings, report: Report = lambda *_:
             report(f"what this machine can do with {_threads(threads)}", 0)
             peaks.append(Peaks.measure(threads, folder))
             report("", 1)
+        result = Result(_machine(peaks), (), ())
         for number, model in enumerate(models):
             try:
                 match = _Match.of(model, settings, folder / str(number), report)
             except Exception as error:
                 report("", 1 + len(settings.contestants) * len(settings.threads) + settings.rounds)
                 rows += _refused(model, settings, error)
-                continue
-            network = _network(match, peaks)
-            networks.append(network)
-            rows += [_of_limit(row, network) for row in match.run()]
-    return Result(_machine(peaks), tuple(networks), tuple(rows))
+            else:
+                network = _network(match, peaks)
+                networks.append(network)
+                rows += [_of_limit(row, network) for row in match.run()]
+            result = replace(result, networks=tuple(networks), rows=tuple(rows))
+            keep(result)
+    return result
 
 
 @dataclass

@@ -31,9 +31,9 @@ def _limit(network: Network | None) -> str:
     if network is None:
         return ""
     return (
-        f"limit {network.limit_ms:.3f} ms: arithmetic {network.flops / 1e9:.3f} GFLOP in "
-        f"{network.compute_ms:.3f} ms, bytes {network.bytes / 1e6:.2f} MB in "
-        f"{network.memory_ms:.3f} ms"
+        f"limit {network.limit_ms:.3g} ms: arithmetic {network.flops / 1e9:.3g} GFLOP in "
+        f"{network.compute_ms:.3g} ms, bytes {network.bytes / 1e6:.3g} MB in "
+        f"{network.memory_ms:.3g} ms"
     )
 
 

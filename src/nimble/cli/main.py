@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, TypeVar
 
+import torch
 import typer
 from rich.console import Console
 from rich.progress import track
@@ -25,7 +26,7 @@ from nimble.cli.check import Row, check
 from nimble.cli.demo import demo as run_demo
 from nimble.errors import InputError, NimbleError
 from nimble.observe.timeline import check_path
-from nimble.targets import make
+from nimble.targets import check_target, make
 
 app = typer.Typer(
     help="Schedule PyTorch models once, ahead of time, and replay them.",
@@ -45,6 +46,21 @@ Target = Annotated[
 Workers = Annotated[int | None, typer.Option(help="threads per replay; default: usable cores")]
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"nimble {nimble.__version__}, torch {torch.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", help="print the version", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
 @app.command()
 def demo(
     folder: Annotated[Path, typer.Option(help="where the timeline is written")] = Path("demo"),
@@ -56,8 +72,14 @@ def demo(
 @app.command()
 def networks() -> None:
     """List the built-in networks. `name@224x8` sets the resolution or length, and the batch."""
-    for name in zoo.names():
-        typer.echo(name)
+    made = Table(box=None, header_style="bold")
+    for column in ("network", "input", "M parameters", "G multiply-adds"):
+        made.add_column(column, justify="left" if column in ("network", "input") else "right")
+    for name in track(zoo.names(), "counting", console=_err, transient=True):
+        parameters, multiply_adds = zoo.count(name)
+        shapes = ", ".join("x".join(map(str, shape)) for shape in zoo.input_shapes(name))
+        made.add_row(name, shapes, f"{parameters / 1e6:.2f}", f"{multiply_adds / 1e9:.4g}")
+    _out.print(made)
 
 
 @app.command()
@@ -95,7 +117,7 @@ def plan(
 
 @app.command(name="check")
 def check_command(
-    targets: Annotated[list[str], typer.Argument(metavar="TARGET...", help=_TARGET)],
+    targets: Annotated[list[str], typer.Argument(metavar="TARGET", help=_TARGET)],
     workers: Workers = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="write the rows to this file")
@@ -164,6 +186,8 @@ def _named(text: str) -> list[str]:
     names = _listed(text)
     if not names:
         raise InputError(f"--models {text}: expected one or more, separated by commas")
+    for name in names:
+        check_target(name)
     return names
 
 

@@ -2,7 +2,16 @@
 
 from nimble.zoo.batch_norm import calibrate
 from nimble.zoo.inputs import random_like
-from nimble.zoo.recipes import build, count, names
+from nimble.zoo.recipes import build, count, input_shapes, names, parse
 from nimble.zoo.weights import enliven
 
-__all__ = ["build", "calibrate", "count", "enliven", "names", "random_like"]
+__all__ = [
+    "build",
+    "calibrate",
+    "count",
+    "enliven",
+    "input_shapes",
+    "names",
+    "parse",
+    "random_like",
+]

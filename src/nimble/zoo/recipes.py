@@ -110,7 +110,7 @@ def build(name: str, *, seed: int = 0) -> tuple[nn.Module, tuple[Tensor, ...]]:
     >>> inputs[0].shape
     torch.Size([2, 16])
     """
-    recipe, size, batch = _parse(name)
+    recipe, size, batch = parse(name)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         model = recipe.make(size, batch).eval()
@@ -128,14 +128,22 @@ def count(name: str) -> tuple[int, int]:
     return sum(p.numel() for p in model.parameters()), flops.get_total_flops() // 2
 
 
+def input_shapes(name: str) -> list[tuple[int, ...]]:
+    """The shapes of what a network is called with."""
+    recipe, size, batch = parse(name)
+    with torch.device("meta"):
+        return [tuple(tensor.shape) for tensor in recipe.inputs(size, batch)]
+
+
 def on_meta(name: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
     """A network and inputs without contents: shapes only."""
-    recipe, size, batch = _parse(name)
+    recipe, size, batch = parse(name)
     with torch.device("meta"):
         return recipe.make(size, batch).eval(), recipe.inputs(size, batch)
 
 
-def _parse(name: str) -> tuple[Recipe, int, int]:
+def parse(name: str) -> tuple[Recipe, int, int]:
+    """What a name stands for: a recipe, a size and a batch."""
     match = re.fullmatch(r"(\w+?)(?:@(\d+))?(?:x(\d+))?", name)
     network, _, size = name.partition("@")
     if match is None and network in RECIPES:
