@@ -87,7 +87,11 @@ void bind_table(nb::module_& module) {
             with_warnings([&] { outputs = table.replay(tensors); });
             return outputs;
           },
-          "tensors"_a);
+          "tensors"_a)
+      .def("bind", &Table::bind, nb::keep_alive<0, 1>(), "tensors"_a);
+  nb::class_<Bound>(module, "Bound")
+      .def_prop_ro("outputs", &Bound::outputs)
+      .def("run", [](Bound& bound) { with_warnings([&] { bound.run(); }); });
 }
 
 }  // namespace

@@ -42,6 +42,10 @@ std::optional<std::size_t> span(at::IntArrayRef shape, at::IntArrayRef strides,
   return static_cast<std::size_t>(bytes);
 }
 
+void bump_version(const at::Tensor& tensor) {
+  if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+}
+
 std::size_t span(const at::Tensor& tensor) {
   return span(tensor.sizes(), tensor.strides(), tensor.itemsize())
       .value_or(std::numeric_limits<std::size_t>::max());

@@ -22,6 +22,9 @@ std::optional<std::size_t> span(at::IntArrayRef shape, at::IntArrayRef strides,
                                 std::size_t itemsize);
 std::size_t span(const at::Tensor& tensor);
 
+// As PyTorch counts an edit in place.
+void bump_version(const at::Tensor& tensor);
+
 struct Range {
   std::uintptr_t begin, end;
   bool overlaps(const Range& other) const {

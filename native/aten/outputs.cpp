@@ -54,11 +54,20 @@ void FreshMemory::allocate(std::size_t nbytes) {
   auto storage = c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), static_cast<std::int64_t>(nbytes),
       c10::GetCPUAllocator(), /*resizable=*/true);
-  memories_.push_back({std::move(storage), {}});
+  memories_.push_back({std::move(storage), nbytes, {}});
+}
+
+void FreshMemory::write_again() {
+  for (auto& memory : memories_) {
+    if (memory.storage->nbytes() < memory.nbytes) {
+      value_error("a result that is written again was made smaller; bind again");
+    }
+    if (memory.first.defined()) bump_version(memory.first);
+  }
 }
 
 at::Tensor FreshMemory::tensor(const Fresh& output) {
-  auto& [storage, first] = memories_[output.place];
+  auto& [storage, nbytes, first] = memories_[output.place];
   at::Tensor tensor = tensor_on(storage, output.dtype, output.strided.shape, output.strided.strides,
                                 output.strided.offset);
   if (!first.defined()) {

@@ -53,10 +53,13 @@ class FreshMemory {
   void* address(std::size_t place) const { return memories_[place].storage->mutable_data(); }
   // All tensors of one slot share one version counter, as views of one another do.
   at::Tensor tensor(const Fresh& output);
+  // Counts as an edit of the tensors handed out. Throws where one of them was made smaller.
+  void write_again();
 
  private:
   struct Memory {
     c10::intrusive_ptr<c10::StorageImpl> storage;
+    std::size_t nbytes;
     at::Tensor first;
   };
   std::vector<Memory> memories_;

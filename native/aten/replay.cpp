@@ -8,14 +8,6 @@
 #include "threads.h"
 
 namespace nimble::aten {
-namespace {
-
-void bump_version(const at::Tensor& tensor) {
-  if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
-}
-
-}  // namespace
-
 // The memory of one call in its slots, from construction to destruction.
 class Replay::Binding {
  public:
@@ -128,18 +120,37 @@ void Replay::check_output(Output& output) {
 
 nb::list Replay::operator()(nb::handle tensors) {
   const std::vector<nb::object> passed = checked(tensors);
-  const std::vector<Range> ranges = addresses(passed);
-  if (!plan_.mutated.empty()) check_overlaps(plan_.inputs, ranges, slots_, plan_.mutated);
-  FreshMemory fresh;
-  {
-    const WithoutGil no_gil;
-    fresh.reserve(fresh_.size());
-    for (const std::size_t number : fresh_) fresh.allocate(slots_[number].nbytes());
-    announce_caller();
-    const Binding binding(*this, passed, ranges, fresh);
-    plan_.api.replay(plan_.tape);
-  }
+  FreshMemory fresh = allocate();
+  run(passed, fresh);
   return hand_out_all(passed, fresh);
+}
+
+Bound Replay::bind(nb::handle tensors) { return {*this, checked(tensors)}; }
+
+FreshMemory Replay::allocate() const {
+  FreshMemory fresh;
+  fresh.reserve(fresh_.size());
+  for (const std::size_t number : fresh_) fresh.allocate(slots_[number].nbytes());
+  return fresh;
+}
+
+void Replay::run(const std::vector<nb::object>& tensors, FreshMemory& fresh) {
+  const std::vector<Range> ranges = addresses(tensors);
+  if (!plan_.mutated.empty()) check_overlaps(plan_.inputs, ranges, slots_, plan_.mutated);
+  const WithoutGil no_gil;
+  announce_caller();
+  const Binding binding(*this, tensors, ranges, fresh);
+  plan_.api.replay(plan_.tape);
+}
+
+Bound::Bound(Replay& replay, std::vector<nb::object> tensors)
+    : replay_(replay), tensors_(std::move(tensors)), fresh_(replay.allocate()),
+      outputs_(replay.hand_out_all(tensors_, fresh_)) {}
+
+void Bound::run() {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) check(tensors_[i], replay_.plan_.inputs[i], i);
+  fresh_.write_again();
+  replay_.run(tensors_, fresh_);
 }
 
 std::vector<nb::object> Replay::checked(nb::handle tensors) const {

@@ -32,12 +32,16 @@ struct Plan {
   std::vector<std::size_t> mutated;  // slots
 };
 
+// Inputs and results that stay where they are from one replay to the next.
+class Bound;
+
 class Replay {
  public:
   // Throws ValueError where the plan does not fit the slots.
   Replay(Plan plan, std::vector<Slot>& slots);
 
   nb::list operator()(nb::handle tensors);
+  Bound bind(nb::handle tensors);
   // Replaces the memory of a slot; `memory` is then the one before.
   void keep(std::size_t slot, Memory& memory);
   TapeLock lock() const { return TapeLock(plan_.api, plan_.tape); }
@@ -52,9 +56,27 @@ class Replay {
   std::vector<Range> addresses(const std::vector<nb::object>& tensors) const;
   nb::list hand_out_all(const std::vector<nb::object>& tensors, FreshMemory& fresh);
 
+  FreshMemory allocate() const;
+  void run(const std::vector<nb::object>& tensors, FreshMemory& fresh);
+  friend Bound;
+
   Plan plan_;
   std::vector<Slot>& slots_;
   std::vector<std::size_t> fresh_;  // slots that are allocated at every call
+};
+
+class Bound {
+ public:
+  Bound(Replay& replay, std::vector<nb::object> tensors);
+  nb::list outputs() const { return outputs_; }
+  // Looks at the inputs again: they may have been given other memory since.
+  void run();
+
+ private:
+  Replay& replay_;
+  std::vector<nb::object> tensors_;
+  FreshMemory fresh_;
+  nb::list outputs_;
 };
 
 }  // namespace nimble::aten

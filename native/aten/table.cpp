@@ -163,4 +163,9 @@ nb::list Table::replay(nb::handle tensors) {
   return (*replay_)(tensors);
 }
 
+Bound Table::bind(nb::handle tensors) {
+  if (!replay_) value_error("the table has no plan yet");
+  return replay_->bind(tensors);
+}
+
 }  // namespace nimble::aten

@@ -41,6 +41,8 @@ class Table {
             std::vector<Output> specs, std::vector<std::size_t> outputs,
             const std::vector<std::size_t>& mutated);
   nb::list replay(nb::handle tensors);
+  // Must not outlive the table.
+  Bound bind(nb::handle tensors);
 
  private:
   Slot& slot(std::size_t number);

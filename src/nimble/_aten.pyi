@@ -118,6 +118,18 @@ class Table:
     def replay(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run the tape on these inputs, bound without a copy. Raises Mismatch where they do not fit
         or where one that is written shares memory with another."""
+    def bind(self, tensors: Sequence[torch.Tensor]) -> Bound:
+        """The plan on these inputs, with results that are allocated once. Runs nothing yet. The
+        tape and the calls on it must outlive its last run."""
+
+class Bound:
+    """Inputs and results that stay; keeps its table alive."""
+
+    @property
+    def outputs(self) -> list[torch.Tensor]: ...
+    def run(self) -> None:
+        """Run the tape on what the inputs hold now, and write the outputs again. Raises what
+        `Table.replay` does."""
 
 class Gate:
     """Lets the calls through that need no second look."""

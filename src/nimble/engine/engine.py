@@ -22,6 +22,7 @@ from nimble.capture import Captured, Parameters, Target, capture
 from nimble.capture.structure import Structure, is_typed, unflatten
 from nimble.devices.cpu import Constants
 from nimble.engine.arguments import checked, flatten_call, mismatch, written_back
+from nimble.engine.binding import Binding
 from nimble.engine.padding import (
     fewer,
     next_rung,
@@ -73,6 +74,7 @@ class Engine:
         self._strict = strict_shapes
         self._pad = pad
         self._held = Plans(target, max_plans)
+        self._binding: Binding | None = None
         self._lock = threading.RLock()
         _engines.add(self)
 
@@ -138,6 +140,51 @@ class Engine:
             raise InputError(mismatch(names, *error.args)) from None
         return unflatten(plan.output, written_back(plan.graph, given, tensors, results))
 
+    # Buffers that stay
+
+    def bind(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Keep these tensors as the inputs of every `run()`, and return the results that it writes.
+
+        For callers who reuse buffers: fill the inputs in place, `run()`, read the results. Nothing
+        runs yet. A second `bind` replaces the first. The modes of this call (autocast) hold for
+        every run.
+        """
+        with self._lock:
+            refuse_tracing()
+            self._held.notice_changes()
+            tensors, structure, names = checked(args, kwargs, self._held.parameters)
+            plan, rows = self._find(self._signature(tensors, structure), tensors)
+            if rows is not None:
+                raise InputError(
+                    f"bind() does not pad: pass {rows_of(plan.signature)} rows, or any other "
+                    "number that the engine was compiled for"
+                )
+            try:
+                bound = plan.replay.bind(tensors)
+            except _aten.Mismatch as error:
+                raise InputError(mismatch(names, *error.args)) from None
+            self._binding = Binding.of(plan, bound, self._held)
+            return self._binding.results
+
+    def run(self) -> Any:
+        """Replay on what the tensors given to `bind` hold now. The results are the same tensors
+        every time, with new contents."""
+        binding, held = self._binding, self._held
+        if binding is None:
+            raise InputError(
+                "nothing is bound: call engine.bind(...) with the model's inputs first"
+            )
+        if binding.epoch != held.epoch or held.changed():
+            with self._lock:
+                binding.still_fits(held, self._training())
+        try:
+            binding.bound.run()
+        except _aten.Mismatch as error:
+            raise InputError(mismatch(binding.plan.names, *error.args)) from None
+        return binding.results
+
+    # Plans
+
     def _find(self, signature: Signature, tensors: list[torch.Tensor]) -> tuple[Plan, int | None]:
         """The plan for a signature, and how many rows of it count if the call was padded."""
         plan = self._held.get(signature)
@@ -165,8 +212,6 @@ class Engine:
                 else why_unpaddable(self._capture, plan, tensors, rows)
             )
         return plan.padded[rows]
-
-    # Plans
 
     def compile(
         self,

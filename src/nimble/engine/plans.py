@@ -27,6 +27,8 @@ class Plans:
         self.constants = Constants()
         self.last: Plan | None = None
         """The one used or made last."""
+        self.epoch = 0
+        """Another number when plans have come or gone."""
         self._plans: OrderedDict[Signature, Plan] = OrderedDict()
         self._watch = self._places = _aten.Watch([], [])
         """Of tensors and of places that hold something; of the places only."""
@@ -122,6 +124,7 @@ class Plans:
 
     def _look_closely(self) -> None:
         """Watch every tensor that a plan reads, and every place in the modules that holds one."""
+        self.epoch += 1
         counted: dict[int, torch.Tensor] = {}
         used: dict[int, torch.Tensor] = {}
         for plan in self:

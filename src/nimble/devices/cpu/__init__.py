@@ -4,10 +4,11 @@ from nimble.devices.cpu.calls import supported
 from nimble.devices.cpu.constants import Constants
 from nimble.devices.cpu.measure import WAIT_NS, times_ns, with_measured_costs
 from nimble.devices.cpu.pool import ReplayPool
-from nimble.devices.cpu.replay import Replay, Span
+from nimble.devices.cpu.replay import Bound, Replay, Span
 
 __all__ = [
     "WAIT_NS",
+    "Bound",
     "Constants",
     "Replay",
     "ReplayPool",

@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 import torch
 
-from nimble.devices.cpu.replay import Replay, Span, length
+from nimble.devices.cpu.replay import Bound, Replay, Span, length
 from nimble.schedule import Schedule
 
 
@@ -57,6 +57,11 @@ class ReplayPool:
             if back is not None:
                 back.append(replay)
             self._callers.pop()
+
+    def bind(self, inputs: Sequence[torch.Tensor]) -> Bound:
+        """The first replay on inputs and results that stay. Other calls queue while it runs, or
+        take another."""
+        return self._all[0].bind(inputs)
 
     def measure(self, inputs: list[torch.Tensor]) -> list[Span]:
         """A timed replay as it usually is, the median of a few, apart from all others; the model's

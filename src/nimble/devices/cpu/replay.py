@@ -86,8 +86,12 @@ class Replay:
         try:
             return self._table.replay(inputs)
         except Exception as error:
-            self._blame(error)
+            self.blame(error)
             raise
+
+    def bind(self, inputs: Sequence[torch.Tensor]) -> Bound:
+        """This replay on inputs and results that stay where they are."""
+        return Bound(self, self._table.bind(inputs))
 
     @property
     def has_state(self) -> bool:
@@ -246,12 +250,29 @@ class Replay:
         homes = dict.fromkeys(self.graph.homes[v.id] for v in versions)
         return [self._slots[home] for home in homes if home in self._slots]
 
-    def _blame(self, error: Exception) -> None:
+    def blame(self, error: Exception) -> None:
         """Say which task failed."""
         failed = self._tape.failed_task
         if failed is not None:
             task = self.graph.tasks[failed]
             error.add_note(f"in task {task.name!r} ({task.op}) from {task.origin or 'the model'}")
+
+
+class Bound:
+    """A replay on inputs and results that stay. Made by `Replay.bind`."""
+
+    def __init__(self, replay: Replay, bound: _aten.Bound) -> None:
+        self.outputs = bound.outputs
+        """Written by every run."""
+        self._replay = replay
+        self._bound = bound
+
+    def run(self) -> None:
+        try:
+            self._bound.run()
+        except Exception as error:
+            self._replay.blame(error)
+            raise
 
 
 def _fitting(root: Value, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
