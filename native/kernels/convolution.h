@@ -31,6 +31,10 @@ struct ConvolutionPlan {
   float low, high;  // clamp; not at all if low is not below high
 };
 
+class Reader;
+// Reads what the kernels of convolutions have in common; `operands` come before the bias.
+void read_convolution(Reader& reader, ConvolutionPlan& plan, bool depthwise, std::size_t operands);
+
 NIMBLE_KERNEL(convolution)
 NIMBLE_KERNEL(depthwise)
 

@@ -11,11 +11,12 @@ import torch
 from nimble import _core
 from nimble.artifact import read_engine
 from nimble.capture import Target
+from nimble.clock import STAGES
 from nimble.engine import Engine
 from nimble.errors import InputError
 from nimble.ladder import Shapes, rungs
 from nimble.observe.progress import stages
-from nimble.plan import STAGES, Settings
+from nimble.settings import TUNE, Settings
 
 
 def compile(
@@ -30,6 +31,7 @@ def compile(
     workers: int | None = None,
     memory_limit: int | None = None,
     native_kernels: bool = True,
+    tune: str = "fast",
     progress: bool | None = None,
     name: str | None = None,
 ) -> Engine:
@@ -53,6 +55,9 @@ def compile(
     workers         threads per replay, the caller included; default: the cores this process may use
     memory_limit    bytes that the arena of a plan may take
     native_kernels  False: run every task through ATen
+    tune            "fast": measure the algorithms that are likely best, and remember what was found
+                    (in the folder NIMBLE_CACHE, or ~/.cache/nimble); "full": measure all of them;
+                    "off": no other algorithms, and nothing from or to the disk
     progress        show a bar; default: where standard error is a terminal
     name            what the engine is called in explain() and in messages; default: the model's
     """
@@ -60,7 +65,7 @@ def compile(
         args = (args,)
     if not isinstance(args, tuple):
         raise InputError(f"args is a {type(args).__name__}; expected a tuple of example arguments")
-    settings = _settings(workers, memory_limit, native_kernels)
+    settings = _settings(workers, memory_limit, native_kernels, tune)
     target = Target.of(model)
     engine = Engine(
         target,
@@ -100,27 +105,30 @@ def dynamo_backend(
     options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """What `torch.compile(model, backend="nimble")` calls. `options` are those of `compile` that
-    concern every plan: workers, memory_limit, native_kernels. `mode` changes nothing: a plan is
-    always made for the least latency."""
+    concern every plan: workers, memory_limit, native_kernels, tune. `mode` changes nothing: a plan
+    is always made for the least latency."""
     from nimble.dynamo import Backend  # Imports Dynamo: a second that other callers are spared.
 
     given = dict(options or {})
-    unknown = given.keys() - {"workers", "memory_limit", "native_kernels"}
-    if unknown:
-        raise InputError(
-            f"options= has {sorted(unknown)}; expected workers, memory_limit or native_kernels"
-        )
-    settings = _settings(
-        given.get("workers"), given.get("memory_limit"), given.get("native_kernels", True)
-    )
+    known = ("workers", "memory_limit", "native_kernels", "tune")
+    if unknown := given.keys() - set(known):
+        raise InputError(f"options= has {sorted(unknown)}; expected some of {', '.join(known)}")
+    settings = _settings(**given)
     return Backend(settings)(module, example_inputs)
 
 
-def _settings(workers: int | None, memory_limit: int | None, native_kernels: bool) -> Settings:
+def _settings(
+    workers: int | None = None,
+    memory_limit: int | None = None,
+    native_kernels: bool = True,
+    tune: str = "fast",
+) -> Settings:
     _check_workers(workers)
     if memory_limit is not None and (type(memory_limit) is not int or memory_limit < 0):
         raise InputError(f"memory_limit={memory_limit!r}: expected a number of bytes, or None")
-    return Settings(workers or _core.usable_cores(), memory_limit, native_kernels)
+    if tune not in TUNE:
+        raise InputError(f"tune={tune!r}: expected one of {', '.join(TUNE)}")
+    return Settings(workers or _core.usable_cores(), memory_limit, native_kernels, tune)
 
 
 def _check_workers(workers: int | None) -> None:

@@ -26,7 +26,7 @@ from nimble.capture.operators import why_refused
 from nimble.capture.trace import OTHER_DOOR
 from nimble.engine import Engine
 from nimble.errors import MemoryLimitError, NimbleError
-from nimble.plan import Settings
+from nimble.settings import Settings
 
 _log = logging.getLogger("nimble")
 _numbers = itertools.count()

@@ -71,7 +71,9 @@ def test_reductions(kind: str, shape: list[int], data: st.DataObject) -> None:
     ints = [len(kept), *y.shape, *y.stride(), *(x.stride(d) for d in kept)]
     ints += [len(dims), *(shape[d] for d in dims), *(x.stride(d) for d in dims)]
     run(f"{kind}.float32", [y, x], ints)
-    torch.testing.assert_close(y.double(), exact, rtol=1e-5, atol=1e-5)
+    # Of many numbers that cancel each other out little is left but their rounding.
+    size = REDUCTIONS[kind](x.double().abs(), dims).max().item()
+    torch.testing.assert_close(y.double(), exact, rtol=1e-5, atol=1e-6 * max(size, 10))
 
 
 def test_reductions_of_many_are_precise() -> None:

@@ -3,12 +3,12 @@
 #include "../convolution.h"
 
 #include "program.h"
+#include "zeros.h"
 
 namespace nimble::NIMBLE_ISA {
 namespace {
 
 constexpr std::int64_t kPointers = 4096, kChunk = 96;  // groups of kPixels
-alignas(64) const float kZeros[8192] = {};
 
 struct Tile {
   const float* const* from;  // [tap][kPixels]

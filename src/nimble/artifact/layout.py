@@ -1,19 +1,6 @@
-"""What a saved engine consists of, and what it says of the machine that it was saved on."""
+"""What a saved engine consists of."""
 
 from __future__ import annotations
 
-import platform
-from pathlib import Path
-
-FORMAT = 3
+FORMAT = 4
 PLAN, WEIGHTS, DIGESTS = "plan.json", "weights.safetensors", "digests.json"
-
-
-def this_cpu() -> str:
-    """The processor's name: measured costs hold for it only."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()

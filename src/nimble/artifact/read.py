@@ -15,20 +15,22 @@ import safetensors.torch
 import torch
 
 from nimble import _core
-from nimble.artifact.layout import DIGESTS, FORMAT, PLAN, WEIGHTS, this_cpu
+from nimble.artifact.layout import DIGESTS, FORMAT, PLAN, WEIGHTS
 from nimble.artifact.structures import class_name, decode
 from nimble.capture import Parameters
 from nimble.capture.dtypes import FROM_TORCH, TO_TORCH
 from nimble.capture.operators import find, why_not_pure
 from nimble.capture.types import check_types
-from nimble.devices.cpu import WAIT_NS, Constants, Replay, ReplayPool, supported
+from nimble.choose import LEAST_TO_SPLIT_NS
+from nimble.devices.cpu import WAIT_NS, Constants, Replay, ReplayPool, supported, this_cpu
 from nimble.errors import ArtifactError, NimbleError
 from nimble.graph import DType, Graph, RecordedCosts, Ref, Role, Symbol, Task, verify_memory
 from nimble.graph.codec import decode as decode_graph
-from nimble.lower import lower, split
-from nimble.plan import LEAST_TO_SPLIT_NS, Plan, Settings
+from nimble.lower import SIDES, lower, split, use_winograd
+from nimble.plan import Plan
 from nimble.rewrite import FUNCTIONAL, Step
 from nimble.schedule import Decision, Schedule, Wait, schedule
+from nimble.settings import TUNE, Settings
 from nimble.signature import Ambient, Signature
 
 _SYMBOLS = {("device", "cpu"), ("layout", "strided")} | {
@@ -114,7 +116,7 @@ def _load(
     workers: int | None,
 ) -> Loaded:
     saved = _record(Settings, body["settings"])
-    if saved.workers < 1 or (saved.memory_limit or 0) < 0:
+    if saved.workers < 1 or (saved.memory_limit or 0) < 0 or saved.tune not in TUNE:
         raise ArtifactError(f"the settings are malformed: {saved}")
     settings = replace(saved, workers=workers or _core.usable_cores())
     here = body["cpu"] == this_cpu() and settings.workers == saved.workers
@@ -150,6 +152,8 @@ def _plan(
     keep_schedule: bool,
 ) -> Plan:
     source, lowered = _graphs(data["graph"], settings)
+    sides = _sides(data["sides"])
+    lowered = use_winograd(lowered, sides)
     lowered, known = _with_costs(lowered, data["costs"])
     graph, known_tiles = lowered, True
     if data["tiles"] is not None:
@@ -186,6 +190,7 @@ def _plan(
         captured_tasks=_number(data["captured_tasks"]),
         source=source,
         lowered=lowered,
+        sides=sides,
         graph=graph,
         steps=tuple(_record(Step, step) for step in data["steps"]),
         replay=ReplayPool(replay, settings.workers, schedule(lowered, streams=1)),
@@ -197,6 +202,12 @@ def _plan(
         paddable=bool(data["paddable"]),
         padded=dict.fromkeys(n for n in data["paddable"] if type(n) is int),
     )
+
+
+def _sides(data: Any) -> dict[str, int]:
+    if any(type(n) is not str or side not in SIDES for n, side in data.items()):
+        raise ArtifactError(f"the algorithms of convolutions are malformed: {data}")
+    return dict(data)
 
 
 def _with_costs(graph: Graph, costs: Any) -> tuple[Graph, bool]:

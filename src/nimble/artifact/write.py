@@ -15,12 +15,14 @@ from typing import Any
 import safetensors.torch
 import torch
 
-from nimble.artifact.layout import DIGESTS, FORMAT, PLAN, WEIGHTS, this_cpu
+from nimble.artifact.layout import DIGESTS, FORMAT, PLAN, WEIGHTS
 from nimble.artifact.structures import encode
 from nimble.capture import Parameters
+from nimble.devices.cpu import this_cpu
 from nimble.errors import ArtifactError
 from nimble.graph.codec import encode as encode_graph
-from nimble.plan import Plan, Settings
+from nimble.plan import Plan
+from nimble.settings import Settings
 
 
 def write_engine(
@@ -86,6 +88,7 @@ def _plan(
         "ambient": [None if a is None else str(a) for a in plan.signature.ambient],
         "output": encode(plan.output),
         "graph": encode_graph(plan.source),
+        "sides": plan.sides,
         "costs": [task.cost for task in plan.lowered.tasks],
         "tiles": _tiles(plan, workers),
         "streams": schedule.streams,

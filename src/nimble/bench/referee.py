@@ -17,7 +17,6 @@ import torch
 from torch import nn
 
 from nimble import _core
-from nimble.artifact.layout import this_cpu
 from nimble.bench.child import Child, LostError
 from nimble.bench.contestants import NIMBLE, check_names
 from nimble.bench.job import MEMORY, OVERHEAD, ROUND, Job, Loaded, unpack
@@ -26,6 +25,7 @@ from nimble.bench.result import Network, Result, Row
 from nimble.bench.statistics import Ratio, Summary, median
 from nimble.bench.verify import Exam
 from nimble.compare import one_thread
+from nimble.devices.cpu import this_cpu
 from nimble.errors import InputError
 from nimble.targets import Made, make
 

@@ -20,6 +20,7 @@ from nimble import _aten
 from nimble.artifact import write_engine
 from nimble.capture import Captured, Parameters, Target, capture
 from nimble.capture.structure import Structure, is_typed, unflatten
+from nimble.clock import Report
 from nimble.devices.cpu import Constants
 from nimble.engine.arguments import checked, flatten_call, mismatch, written_back
 from nimble.engine.binding import Binding
@@ -36,7 +37,8 @@ from nimble.errors import InputError
 from nimble.ladder import Shapes, resized, rungs
 from nimble.observe.explain import explain_plans
 from nimble.observe.timeline import Timeline
-from nimble.plan import Plan, Report, Settings, make_plan
+from nimble.plan import Plan, make_plan
+from nimble.settings import Settings
 from nimble.signature import (
     PLAIN,
     Signature,

@@ -3,5 +3,6 @@
 from nimble.lower.kernels import Supported, Values
 from nimble.lower.stages import lower
 from nimble.lower.tiles import split
+from nimble.lower.winograd import SIDES, candidates, use_winograd
 
-__all__ = ["Supported", "Values", "lower", "split"]
+__all__ = ["SIDES", "Supported", "Values", "candidates", "lower", "split", "use_winograd"]

@@ -13,7 +13,7 @@ from nimble.lower.heads import open_heads
 from nimble.lower.kernels import Supported
 from nimble.lower.layout import lay_channels_last
 from nimble.lower.program import POINTWISE
-from nimble.rewrite.steps import Step, detail
+from nimble.rewrite.steps import Step
 
 
 def lower(graph: Graph, supported: Supported) -> tuple[Graph, tuple[Step, ...]]:
@@ -36,7 +36,7 @@ def lower(graph: Graph, supported: Supported) -> tuple[Graph, tuple[Step, ...]]:
     steps = []
     for name, change in passes:
         before, graph = graph, change(graph)
-        steps.append(Step(name, len(before.tasks), len(graph.tasks), detail(before, graph)))
+        steps.append(Step.of(name, before, graph))
     return graph.with_tasks(map(_with_kernel, graph.tasks)), tuple(steps)
 
 

@@ -95,6 +95,13 @@ class _Tiles:
         kwargs = tuple((name, changed.get(name, arg)) for name, arg in task.kwargs)
         return call(f"{task.name}/{number}", task.op, args, results, kwargs, task.origin)
 
+    def rooms(self, number: int) -> Iterator[int]:
+        """Memory that a tile needs for itself: as the whole task has after its result."""
+        for v in self._task.writes[1:]:
+            room = self._edit.values[v]
+            name = f"{room.name}.{number}"
+            yield self._edit.add_root(name, Role.INTERMEDIATE, room.dtype, room.shape)
+
     def operands(self, dim: int, start: int, stop: int) -> Given:
         """The operands of the tail, cut along a dimension of the result."""
         if "operands" not in self._given:
@@ -117,6 +124,19 @@ class _Tiles:
             return self.channels()
         return self.rows() if by_rows else None
 
+    def winograd(self) -> list[Task] | None:
+        """By rows of the transform's own tiles where those come out even: by channels, the input
+        is transformed once for each tile."""
+        x, weight, _ = self._task.args
+        side = self._given["side"]
+        down = -(-self.result.shape[2] // side)
+        even = down % self._pieces == 0 or down >= 8 * self._pieces
+        heavy = self.value(weight).span > 2 * (self.value(x).span + self.result.span)
+        wide = self.result.shape[1] >= self._pieces * PANEL
+        if wide and (heavy or not even):
+            return self.channels()
+        return self.rows(side) if down >= self._pieces else None
+
     def depthwise(self) -> list[Task] | None:
         """The way its input was made, so that a tile needs only one tile of it."""
         x = self._task.args[0]
@@ -126,14 +146,14 @@ class _Tiles:
             return self.channels_apart() if self.result.shape[1] >= self._pieces * PANEL else None
         return self.rows()
 
-    def rows(self, **more: Arg) -> list[Task] | None:
+    def rows(self, step: int = 1, **more: Arg) -> list[Task] | None:
         x, *rest = self._task.args
         source, whole = self.value(x), self.result
         assert isinstance(x, Ref)
         (kernel, _), (stride, _) = self._given["kernel"], self._given["stride"]
         (dilation, _), (top, left) = self._given["dilation"], self._given["padding"]
         tiles: list[Task] = []
-        for start, stop in self.ranges(whole.shape[2]):
+        for start, stop in self.ranges(whole.shape[2], step):
             first = start * stride - top
             last = (stop - 1) * stride - top + (kernel - 1) * dilation + 1
             low, high = max(0, first), min(source.shape[2], last)
@@ -141,8 +161,8 @@ class _Tiles:
                 return None
             changed = {"padding": (low - first, left), **self.operands(2, start, stop), **more}
             args = (Ref(self.slice(x.id, 2, low, high)), *rest)
-            result = self.slice(self._result, 2, start, stop)
-            tiles.append(self.tile(len(tiles), args, (result,), changed))
+            results = (self.slice(self._result, 2, start, stop), *self.rooms(len(tiles)))
+            tiles.append(self.tile(len(tiles), args, results, changed))
         return tiles
 
     def pool(self) -> list[Task] | None:
@@ -162,8 +182,8 @@ class _Tiles:
         for start, stop in self.ranges(self.result.shape[1], PANEL):
             panels = self.slice(weight.id, 1, start // PANEL, -(-stop // PANEL))
             args = (x, Ref(panels), self._part_of_bias(bias, start, stop))
-            result = self.slice(self._result, 1, start, stop)
-            tiles.append(self.tile(len(tiles), args, (result,), self.operands(1, start, stop)))
+            results = (self.slice(self._result, 1, start, stop), *self.rooms(len(tiles)))
+            tiles.append(self.tile(len(tiles), args, results, self.operands(1, start, stop)))
         return tiles
 
     def channels_apart(self) -> list[Task]:
@@ -243,23 +263,22 @@ class _Tiles:
     def attention(self) -> list[Task] | None:
         """By heads, each tile with room of its own for scores."""
         query, key, value, mask = self._task.args
-        whole, scratch = self.result, self._edit.values[self._task.writes[1]]
+        whole = self.result
         heads = whole.shape[1]
         if heads < self._pieces or self.value(key).shape[1] != heads:
             return None
         tiles: list[Task] = []
         for start, stop in self.ranges(heads):
             tensors = (self.along(t, 1, whole, start, stop) for t in (query, key, value, mask))
-            result = self.slice(self._result, 1, start, stop)
-            name = f"{scratch.name}.{len(tiles)}"
-            room = self._edit.add_root(name, Role.INTERMEDIATE, scratch.dtype, scratch.shape)
-            tiles.append(self.tile(len(tiles), tuple(tensors), (result, room), {}))
+            results = (self.slice(self._result, 1, start, stop), *self.rooms(len(tiles)))
+            tiles.append(self.tile(len(tiles), tuple(tensors), results, {}))
         return tiles
 
 
 _SPLITS: dict[str, Callable[[_Tiles], list[Task] | None]] = {
     "nimble.convolution": _Tiles.convolution,
     "nimble.depthwise": _Tiles.depthwise,
+    "nimble.winograd": _Tiles.winograd,
     "nimble.pool": _Tiles.pool,
     "nimble.linear": _Tiles.linear,
     "nimble.pointwise": _Tiles.outermost,

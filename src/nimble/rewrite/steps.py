@@ -38,6 +38,10 @@ class Step:
     tasks_after: int
     detail: str
 
+    @staticmethod
+    def of(name: str, before: Graph, after: Graph) -> Step:
+        return Step(name, len(before.tasks), len(after.tasks), detail(before, after))
+
 
 def rewrite(graph: Graph) -> tuple[Graph, tuple[Step, ...]]:
     """The same function in fewer tasks, for any device, and the steps that led there."""
@@ -45,7 +49,7 @@ def rewrite(graph: Graph) -> tuple[Graph, tuple[Step, ...]]:
     for change in PASSES:
         before, graph = graph, change(graph)
         name = change.__name__.replace("_", " ")
-        steps.append(Step(name, len(before.tasks), len(graph.tasks), detail(before, graph)))
+        steps.append(Step.of(name, before, graph))
     return graph, tuple(steps)
 
 

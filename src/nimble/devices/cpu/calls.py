@@ -84,8 +84,16 @@ def _convolution(graph: Values, task: Task, given: dict[str, Any]) -> NativeCall
         *given["dilation"], *given["padding"], *image(source), *image(result),
         int(bias is not None), int(end.added is not None), *added, int(end.clamp is not None),
     ]  # fmt: skip
-    kernel = "depthwise.float32" if depthwise else "convolution.float32"
-    return _product(kernel, task, ints, end, tail)
+    if task.op == "nimble.winograd":
+        ints = [given["side"], given["block"], *ints]
+    return _product(f"{task.op.removeprefix('nimble.')}.float32", task, ints, end, tail)
+
+
+def _pack_winograd(graph: Values, task: Task, given: dict[str, Any]) -> NativeCall | None:
+    (weight,) = refs(task.args)
+    _, panels, _, channels, _ = graph[weight].shape
+    ints = (given["side"], panels, channels)
+    return NativeCall("pack_winograd.float32", (task.writes[0], weight), ints)
 
 
 def _linear(graph: Values, task: Task, given: dict[str, Any]) -> NativeCall | None:
@@ -131,7 +139,7 @@ def _product(
     kernel: str, task: Task, ints: list[int], end: End, tail: tuple[list[int], list[float]]
 ) -> NativeCall:
     """The call of a kernel that multiplies by weights, adds a bias and ends as `end` says."""
-    operands = [*task.writes[:1], *(v for arg in task.args[:3] for v in refs(arg))]
+    operands = [*task.writes, *(v for arg in task.args[:3] for v in refs(arg))]
     operands += [end.added] if end.added is not None else []
     floats = (*(end.clamp or ()), *tail[1])
     return NativeCall(kernel, (*operands, *end.extras), (*ints, *tail[0]), floats)
@@ -256,6 +264,8 @@ _CALLS: dict[str, Callable[[Values, Task, dict[str, Any]], NativeCall | None]] =
     "nimble.pointwise": _pointwise,
     "nimble.convolution": _convolution,
     "nimble.depthwise": _convolution,
+    "nimble.winograd": _convolution,
+    "nimble.pack_winograd": _pack_winograd,
     "nimble.linear": _linear,
     "nimble.layer_norm": _layer_norm,
     "nimble.pool": _pool,

@@ -1,0 +1,181 @@
+"""Algorithms are chosen by measuring, and what was found is remembered on disk."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+import nimble
+from nimble.devices.cpu import key_of, recall, remember
+from nimble.errors import InputError
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("NIMBLE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def always(monkeypatch, cache):
+    """Winograd's algorithm wherever it can be used, faster or not."""
+    monkeypatch.setattr("nimble.choose._CLEARLY", float("inf"))
+
+
+class Branches(nn.Module):
+    """Convolutions by 3 x 3 with all that can be fused, joined by a concatenation."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.a, self.b = nn.Conv2d(8, 24, 3, padding=1), nn.Conv2d(24, 40, 3, bias=False)
+        self.c = nn.Conv2d(24, 24, 3, padding=1)
+
+    def forward(self, x):
+        y = torch.relu(self.a(x))
+        return torch.cat([self.b(y), nn.functional.silu(self.c(y) + y)[:, :, 1:-1, 1:-1]], 1)
+
+
+def ops(engine):
+    return {task.op for task in engine.plans[-1].graph.tasks}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("tune", ["fast", "full"])
+def test_winograd_gives_what_eager_gives(always, batch, workers, tune):
+    model, x = Branches().eval(), torch.randn(batch, 8, 26, 19)
+    engine = nimble.compile(model, (x,), workers=workers, tune=tune)
+    assert "nimble.winograd" in ops(engine)
+    assert "nimble.convolution" not in ops(engine)
+    torch.testing.assert_close(engine(x), model(x).detach(), rtol=1e-4, atol=1e-4)
+    with torch.no_grad():
+        model.b.weight.mul_(2)
+    torch.testing.assert_close(engine(x), model(x).detach(), rtol=1e-4, atol=1e-4)
+
+
+def test_what_gains_nothing_stays_as_it_is(cache, monkeypatch):
+    monkeypatch.setattr("nimble.choose._CLEARLY", 0.0)
+    engine = nimble.compile(Branches(), (torch.randn(1, 8, 26, 19),))
+    assert "nimble.winograd" not in ops(engine)
+
+
+def test_off_tries_nothing_and_leaves_no_trace(cache):
+    engine = nimble.compile(Branches(), (torch.randn(1, 8, 26, 19),), tune="off")
+    assert "nimble.winograd" not in ops(engine)
+    assert not cache.exists()
+
+
+def test_an_unknown_way_to_tune_is_refused():
+    with pytest.raises(InputError, match="tune='best': expected one of fast, full, off"):
+        nimble.compile(Branches(), (torch.randn(1, 8, 26, 19),), tune="best")
+
+
+def test_a_saved_engine_keeps_its_algorithms(always, tmp_path):
+    model, x = Branches().eval(), torch.randn(1, 8, 26, 19)
+    engine = nimble.compile(model, (x,))
+    engine.save(tmp_path / "model.nimble")
+    loaded = nimble.load(tmp_path / "model.nimble")
+    assert "nimble.winograd" in ops(loaded)
+    assert torch.equal(loaded(x), engine(x))
+
+
+def test_the_second_compilation_measures_nothing(cache, monkeypatch):
+    model, x = Branches().eval(), torch.randn(1, 8, 26, 19)
+    first = nimble.compile(model, (x,))
+    assert len(list(cache.glob("*.json"))) == 1
+
+    def refuse(*args):
+        raise AssertionError("measured")
+
+    monkeypatch.setattr("nimble.choose.with_measured_costs", refuse)
+    monkeypatch.setattr("nimble.choose.times_ns", refuse)
+    second = nimble.compile(model, (x,))
+    assert second.plans[0].schedule == first.plans[0].schedule
+    assert second.plans[0].choice == first.plans[0].choice
+    torch.testing.assert_close(second(x), model(x).detach(), rtol=1e-4, atol=1e-4)
+    with pytest.raises(AssertionError, match="measured"):
+        nimble.compile(model, (torch.randn(2, 8, 26, 19),))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[: len(text) // 2],
+        lambda text: "[]",
+        lambda text: "null",
+        lambda text: json.dumps({**json.loads(text), "costs": []}),
+        lambda text: json.dumps({**json.loads(text), "variant": 7}),
+        lambda text: json.dumps({**json.loads(text), "variant": "x"}),
+        lambda text: json.dumps({**json.loads(text), "costs": ["x"] * 9}),
+        lambda text: json.dumps(
+            {**json.loads(text), "sides": dict.fromkeys(("convolution", "convolution_1"), 3)}
+        ),
+        lambda text: json.dumps({**json.loads(text), "sides": [1]}),
+        lambda text: json.dumps({**json.loads(text), "more": 1}),
+    ],
+)
+def test_a_damaged_memory_is_measured_again(cache, damage):
+    model, x = Branches().eval(), torch.randn(1, 8, 26, 19)
+    nimble.compile(model, (x,))
+    (file,) = cache.glob("*.json")
+    whole = json.loads(file.read_text())
+    file.write_text(damage(file.read_text()))
+    engine = nimble.compile(model, (x,))
+    torch.testing.assert_close(engine(x), model(x).detach(), rtol=1e-4, atol=1e-4)
+    assert json.loads(file.read_text()).keys() == whole.keys()
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("NIMBLE_CACHE", str(tmp_path / "file"))
+    x = torch.randn(3)
+    assert torch.equal(nimble.compile(lambda x: x + 1, (x,))(x), x + 1)
+
+
+def test_nothing_is_remembered_without_a_folder(monkeypatch):
+    monkeypatch.setenv("NIMBLE_CACHE", "")
+    remember("key", 1)
+    assert recall("key") is None
+
+
+def test_the_folder_is_where_caches_are(tmp_path, monkeypatch):
+    monkeypatch.delenv("NIMBLE_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    remember("key", [1, 2])
+    assert recall("key") == [1, 2]
+    assert (tmp_path / "nimble" / "key.json").exists()
+
+
+def test_the_oldest_are_forgotten(cache, monkeypatch):
+    monkeypatch.setattr("nimble.devices.cpu.memo._MOST_FILES", 3)
+    for number in range(5):
+        remember(f"key{number}", number)
+        os.utime(cache / f"key{number}.json", (number, number))
+    remember("new", 1)
+    assert {file.stem for file in cache.glob("*.json")} == {"key3", "key4", "new"}
+
+
+def test_the_key_changes_with_what_is_measured():
+    assert key_of([1, "a"]) == key_of([1, "a"])
+    assert key_of([1, "a"]) != key_of([2, "a"])
+
+
+_WRITER = """
+import sys
+from nimble.devices.cpu import recall, remember
+for n in range(200):
+    remember("key", [sys.argv[1]] * 2000)
+    found = recall("key")
+    assert found and len(found) == 2000 and len(set(found)) == 1, found
+"""
+
+
+def test_processes_may_write_at_once(cache):
+    writers = [subprocess.Popen([sys.executable, "-c", _WRITER, name]) for name in "ab"]
+    assert [writer.wait() for writer in writers] == [0, 0]
+    assert {file.name for file in cache.iterdir()} == {"key.json"}
