@@ -9,6 +9,7 @@ namespace nimble::NIMBLE_ISA {
 namespace {
 
 constexpr std::int64_t kPointers = 4096, kChunk = 96;  // groups of kPixels
+constexpr std::int64_t kCached = 256 * 1024;             // bytes of input in the second-level cache
 
 struct Tile {
   const float* const* from;  // [tap][kPixels]
@@ -86,6 +87,16 @@ struct Place {
   const float* added;
 };
 
+struct End {
+  F8 low, high;
+
+  // Keeps the compiler from holding these, or what is found in `places`, in registers that the sums
+  // and their operands need.
+  [[gnu::always_inline]] inline void forget(const Place*& places) {
+    asm("" : "+m"(low), "+m"(high), "+r"(places));
+  }
+};
+
 struct Sweep {
   const ConvolutionPlan& plan;
   const NativeCall& call;
@@ -95,6 +106,8 @@ struct Sweep {
   const float* bias;
   const float* added;
   const std::int64_t taps, panels;
+  const bool pixel_by_pixel;  // an output pixel is made from the input pixel of the same number
+  const bool dense;           // rows of the output follow each other without gaps
   // Not initialised: that would take longer than a small convolution.
   std::int64_t tap_offset[kMaxTaps];
   const float* from[kPointers];  // of a chunk: [group of pixels][tap][kPixels]
@@ -109,7 +122,12 @@ struct Sweep {
         bias(plan.bias ? call.operand<const float>(3) : nullptr),
         added(plan.add ? call.operand<const float>(plan.bias ? 4 : 3) : nullptr),
         taps(plan.kernel_h * plan.kernel_w),
-        panels((plan.out + kPanel - 1) / kPanel) {
+        panels((plan.out + kPanel - 1) / kPanel),
+        pixel_by_pixel(taps == 1 && plan.stride_h == 1 && plan.stride_w == 1 && plan.top == 0 &&
+                       plan.left == 0 && plan.out_width == plan.width &&
+                       plan.last_row <= plan.height && plan.src.row == plan.width * plan.src.pixel),
+        dense(plan.dst.row == plan.out_width * plan.dst.pixel &&
+              (!plan.add || plan.added.row == plan.out_width * plan.added.pixel)) {
     for (std::int64_t i = 0, t = 0; i < plan.kernel_h; ++i) {
       for (std::int64_t j = 0; j < plan.kernel_w; ++j, ++t) {
         tap_offset[t] = i * plan.dilation_h * plan.src.row + j * plan.dilation_w * plan.src.pixel;
@@ -117,46 +135,49 @@ struct Sweep {
     }
   }
 
-  [[gnu::always_inline]] inline F8 ended(F8 x) const {
-    if (plan.low < plan.high) x = between(x, plan.low, plan.high);
-    return x;
-  }
-
-  [[gnu::always_inline]] inline void put(float* to, const float* plus, F8 x, std::int64_t count) const {
+  template <bool Adds>
+  [[gnu::always_inline]] inline void put(const End& end, const Place& place, std::int64_t channel,
+                                         F8 x, std::int64_t count) const {
+    float* to = place.to + channel;
     if (count >= 8) {
-      if (plus) x += load(plus);
-      store(to, ended(x));
+      if constexpr (Adds) x += load(place.added + channel);
+      store(to, between(x, end.low, end.high));
     } else if (count > 0) {
-      if (plus) x += load(plus, count);
-      store(to, ended(x), count);
+      if constexpr (Adds) x += load(place.added + channel, count);
+      store(to, between(x, end.low, end.high), count);
     }
   }
 
-  template <int M>
-  [[gnu::always_inline]] inline void tile(const Tile& given, const Place* places,
+  template <int M, bool Adds>
+  [[gnu::always_inline]] inline void tile(const Tile& given, End& end, const Place* places,
                                           std::int64_t channel, std::int64_t count) const {
     if (count > 8) {
       F8 sum[M][2];
       multiply<M, M == 1 ? 4 : M <= 3 ? 2 : 1>(given, taps, plan.in, sum);
+      end.forget(places);
 #pragma GCC unroll 6
       for (int m = 0; m < M; ++m) {
-        float* to = places[m].to + channel;
-        const float* plus = added ? places[m].added + channel : nullptr;
-        put(to, plus, sum[m][0], 8);
-        put(to + 8, plus ? plus + 8 : nullptr, sum[m][1], count - 8);
+        put<Adds>(end, places[m], channel, sum[m][0], 8);
+        put<Adds>(end, places[m], channel + 8, sum[m][1], count - 8);
       }
     } else {
       F8 acc[M];
       multiply_half<M>(given, taps, plan.in, acc);
+      end.forget(places);
 #pragma GCC unroll 6
       for (int m = 0; m < M; ++m) {
-        put(places[m].to + channel, added ? places[m].added + channel : nullptr, acc[m], count);
+        put<Adds>(end, places[m], channel, acc[m], count);
       }
     }
   }
 
   // Pointers for output pixels [pixel, pixel + count) of one image.
   void point(const float* image, std::int64_t pixel, std::int64_t count, const float** out) const {
+    if (pixel_by_pixel) {
+      const float* first = image + plan.first_row * plan.src.row + pixel * plan.src.pixel;
+      for (std::int64_t m = 0; m < kPixels; ++m) out[m] = first + least(m, count - 1) * plan.src.pixel;
+      return;
+    }
     std::int64_t y = pixel / plan.out_width, x = pixel % plan.out_width;
     for (std::int64_t m = 0; m < kPixels; ++m) {
       const std::int64_t top = (y + plan.first_row) * plan.stride_h - plan.top;
@@ -186,6 +207,15 @@ struct Sweep {
   }
 
   void places(std::int64_t image, std::int64_t pixel, std::int64_t count) {
+    if (dense) {
+      float* to = dst + image * plan.dst.batch + pixel * plan.dst.pixel;
+      for (std::int64_t m = 0; m < count; ++m) place[m].to = to + m * plan.dst.pixel;
+      if (added) {
+        const float* plus = added + image * plan.added.batch + pixel * plan.added.pixel;
+        for (std::int64_t m = 0; m < count; ++m) place[m].added = plus + m * plan.added.pixel;
+      }
+      return;
+    }
     std::int64_t y = pixel / plan.out_width, x = pixel % plan.out_width;
     for (std::int64_t m = 0; m < count; ++m) {
       place[m].to = dst + image * plan.dst.batch + y * plan.dst.row + x * plan.dst.pixel;
@@ -200,12 +230,38 @@ struct Sweep {
     }
   }
 
+  template <bool Adds>
+  void panel_of_chunk(Tile tile_, End end, std::int64_t channel, std::int64_t count,
+                      std::int64_t pixels) const {
+    const Place* to = place;
+    tile_.from = from;
+    for (; pixels >= kPixels; pixels -= kPixels) {
+      tile<kPixels, Adds>(tile_, end, to, channel, count);
+      tile_.from += taps * kPixels;
+      to += kPixels;
+    }
+    switch (pixels) {
+      case 1: tile<1, Adds>(tile_, end, to, channel, count); break;
+      case 2: tile<2, Adds>(tile_, end, to, channel, count); break;
+      case 3: tile<3, Adds>(tile_, end, to, channel, count); break;
+      case 4: tile<4, Adds>(tile_, end, to, channel, count); break;
+      case 5: tile<5, Adds>(tile_, end, to, channel, count); break;
+      default: break;
+    }
+  }
+
   void group_of_channels(std::int64_t image, std::int64_t g) {
     const std::int64_t pixels = (plan.last_row - plan.first_row) * plan.out_width;
     // As many pixels as keep their input in the second-level cache, and their pointers here.
     std::int64_t chunk = least<std::int64_t>(kChunk, kPointers / (taps * kPixels));
-    chunk = least<std::int64_t>(chunk, 96 * 1024 / (kPixels * plan.in * 4));
-    chunk = most<std::int64_t>(chunk, 1);
+    chunk = most<std::int64_t>(1, least<std::int64_t>(chunk, kCached / (kPixels * plan.in * 4)));
+    // Of about the same size: the last one, too, reads all weights.
+    const std::int64_t groups = (pixels + kPixels - 1) / kPixels;
+    const std::int64_t chunks = (groups + chunk - 1) / chunk;
+    if (chunks > 0) chunk = (groups + chunks - 1) / chunks;
+    const bool clamps = plan.low < plan.high;
+    const float infinity = __builtin_inff();
+    const End ends{splat(clamps ? plan.low : -infinity), splat(clamps ? plan.high : infinity)};
     const float* image_src = src + image * plan.src.batch + g * plan.in;
     const float* group_weights = weights + g * panels * taps * plan.in * kPanel;
     for (std::int64_t begin = 0; begin < pixels; begin += chunk * kPixels) {
@@ -224,18 +280,10 @@ struct Sweep {
           if (left > 8) tile_.start1 = left >= 16 ? load(bias + all + 8) : load(bias + all + 8, left - 8);
         }
         const std::int64_t count = least<std::int64_t>(left, kPanel);
-        for (std::int64_t p = begin, at = 0; p < end; p += kPixels, ++at) {
-          tile_.from = from + at * taps * kPixels;
-          const std::int64_t here = least<std::int64_t>(kPixels, end - p);
-          const Place* to = place + at * kPixels;
-          switch (here) {
-            case 1: tile<1>(tile_, to, all, count); break;
-            case 2: tile<2>(tile_, to, all, count); break;
-            case 3: tile<3>(tile_, to, all, count); break;
-            case 4: tile<4>(tile_, to, all, count); break;
-            case 5: tile<5>(tile_, to, all, count); break;
-            default: tile<6>(tile_, to, all, count); break;
-          }
+        if (added) {
+          panel_of_chunk<true>(tile_, ends, all, count, end - begin);
+        } else {
+          panel_of_chunk<false>(tile_, ends, all, count, end - begin);
         }
       }
       if (plan.epilogue.present) {

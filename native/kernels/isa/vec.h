@@ -60,14 +60,15 @@ NIMBLE_INLINE F8 fma(F8 a, float b, F8 c) { return fma(a, splat(b), c); }
 NIMBLE_INLINE F8 fma(F8 a, F8 b, float c) { return fma(a, b, splat(c)); }
 
 // NaN stays NaN: of two numbers one of which is NaN, these instructions give the second.
-NIMBLE_INLINE F8 between(F8 x, float low, float high) {
+NIMBLE_INLINE F8 between(F8 x, F8 low, F8 high) {
 #if defined(__AVX2__)
-  return _mm256_min_ps(splat(high), _mm256_max_ps(splat(low), x));
+  return _mm256_min_ps(high, _mm256_max_ps(low, x));
 #else
-  x = select(x < splat(low), splat(low), x);
-  return select(x > splat(high), splat(high), x);
+  x = select(x < low, low, x);
+  return select(x > high, high, x);
 #endif
 }
+NIMBLE_INLINE F8 between(F8 x, float low, float high) { return between(x, splat(low), splat(high)); }
 
 NIMBLE_INLINE F8 absolute(F8 x) { return floats(bits(x) & 0x7fffffff); }
 NIMBLE_INLINE F8 with_sign(F8 magnitude, F8 sign) {
