@@ -9,6 +9,7 @@ namespace nimble::NIMBLE_ISA {
 namespace {
 
 constexpr std::int64_t kPointers = 4096, kChunk = 96;  // groups of kPixels
+constexpr std::int64_t kFewLines = 48;                   // of weights; not worth fetching ahead
 constexpr std::int64_t kCached = 256 * 1024;             // bytes of input in the second-level cache
 
 struct Tile {
@@ -230,12 +231,19 @@ struct Sweep {
     }
   }
 
+  // Not part of another function, whose variables would take the registers of the inner loop.
   template <bool Adds>
-  void panel_of_chunk(Tile tile_, End end, std::int64_t channel, std::int64_t count,
+  [[gnu::noinline]] void panel_of_chunk(Tile tile_, End end, std::int64_t channel, std::int64_t count,
                       std::int64_t pixels) const {
     const Place* to = place;
     tile_.from = from;
+    // The next panel's weights on their way to the second-level cache, a few lines at a time.
+    const std::int64_t lines = taps * plan.in;
+    const std::int64_t each = lines < kFewLines ? 0 : lines / (pixels / kPixels + 1) + 1;
+    const float* next = tile_.weights + lines * kPanel;
     for (; pixels >= kPixels; pixels -= kPixels) {
+      for (std::int64_t i = 0; i < each; ++i) __builtin_prefetch(next + i * kPanel, 0, 2);
+      next += each * kPanel;
       tile<kPixels, Adds>(tile_, end, to, channel, count);
       tile_.from += taps * kPixels;
       to += kPixels;
