@@ -11,7 +11,7 @@ import torch
 
 import nimble
 from nimble import zoo
-from nimble.artifact.layout import this_cpu
+from nimble.devices.cpu import this_cpu
 from nimble.capture import Target, capture
 from nimble.capture.structure import flatten
 from nimble.rewrite import rewrite

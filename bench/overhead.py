@@ -22,7 +22,7 @@ from rich.progress import track
 
 import nimble
 from nimble import _core
-from nimble.artifact.layout import this_cpu
+from nimble.devices.cpu import this_cpu
 from nimble.bench.overhead import EMPTY, timer_ns
 
 PAGE = Path(__file__).parents[1] / "docs" / "overhead.md"

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import nimble
-from nimble.bench.overhead import critical_ns, overhead, timer_ns
+from nimble.bench.overhead import critical, overhead, timer_ns
 from nimble.observe.timeline import Bar, Timeline
 
 
@@ -15,21 +15,19 @@ def timeline(*bars, waits=()):
 
 
 def test_gaps_along_a_stream_are_not_on_the_critical_path():
-    assert critical_ns(timeline((0, 0, 10), (0, 15, 20), (0, 90, 100))) == 25
+    path = critical(timeline((0, 0, 10), (0, 15, 20), (0, 90, 100)))
+    assert (path.ns, path.tasks) == (25, 3)
 
 
 def test_streams_run_side_by_side_unless_one_waits():
     bars = ((0, 0, 100), (1, 0, 30), (1, 110, 150))
-    assert critical_ns(timeline(*bars)) == 100
-    assert critical_ns(timeline(*bars, waits=((0, 2),))) == 140
-
-
-def test_the_timer_is_taken_off_each_task_and_never_more_than_the_task():
-    assert critical_ns(timeline((0, 0, 50), (0, 60, 70), (0, 80, 130)), timer=20) == 60
+    assert critical(timeline(*bars)).ns == 100
+    path = critical(timeline(*bars, waits=((0, 2),)))
+    assert (path.ns, path.tasks) == (140, 2)
 
 
 def test_nothing_has_no_critical_path():
-    assert critical_ns(timeline()) == 0
+    assert critical(timeline()).ns == 0
 
 
 def test_looking_at_the_clock_costs_little_but_something():

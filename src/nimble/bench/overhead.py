@@ -28,23 +28,25 @@ class Overhead:
 
 
 def overhead(call: Callable[[], object], plan: Plan) -> Overhead:
-    """Calls without timers and replays with every task timed take turns, in caches equally warm.
-    Of both the fastest quarter's edge is taken: neighbours on the machine only ever add, and would
-    not add the same to both. `call` is one that replays `plan`."""
+    """Of calls in which every task is timed: what is left of each beyond its own critical path, and
+    beyond looking at the clock. The fastest quarter's edge is taken: neighbours on the machine only
+    ever add. `call` is one that replays `plan`."""
     timer = timer_ns()
+    beyond: list[float] = []
     calls: list[int] = []
-    paths: list[int] = []
     end = time.perf_counter() + SECONDS
     while len(calls) < FEWEST or (len(calls) < MOST and time.perf_counter() < end):
         for _ in range(WARM):
-            start = time.perf_counter_ns()
             call()
-            took = time.perf_counter_ns() - start
-        spans = plan.replay.measure(plan.example)
-        calls.append(took)
-        paths.append(critical_ns(Timeline.of(plan.schedule, spans), timer))
-    call_ns, path_ns = (statistics.quantiles(times, n=4)[0] for times in (calls, paths))
-    return Overhead((call_ns - path_ns) / 1e6, (call_ns - path_ns) / call_ns)
+        start = time.perf_counter_ns()
+        spans = plan.replay.recorded(call)
+        took = time.perf_counter_ns() - start
+        path = critical(Timeline.of(plan.schedule, spans))
+        calls.append(took - path.tasks * timer)
+        # The clock is looked at twice a task: once within its time, once before it begins.
+        beyond.append(took - path.ns - path.tasks * timer)
+    call_ns, ns = (statistics.quantiles(times, n=4)[0] for times in (calls, beyond))
+    return Overhead(ns / 1e6, ns / call_ns)
 
 
 def timer_ns(tasks: int = 1000) -> int:
@@ -57,17 +59,24 @@ def timer_ns(tasks: int = 1000) -> int:
     return int(statistics.median(stop - start for _, _, start, stop in tape.record()))
 
 
-def critical_ns(timeline: Timeline, timer: int = 0) -> int:
-    """The longest sum of task times along streams and waits, each less the timer's own cost."""
+@dataclass(frozen=True, order=True, slots=True)
+class Path:
+    """The longest one along streams and waits."""
+
+    ns: int = 0
+    tasks: int = 0
+
+
+def critical(timeline: Timeline) -> Path:
     before: dict[int, list[int]] = {}
     for earlier, later in timeline.waits:
         before.setdefault(later, []).append(earlier)
     last: dict[int, int] = {}
-    ends: list[int] = []
+    ends: list[Path] = []
     # Bars are in the order of their starts, so whatever a bar follows has been seen.
     for number, bar in enumerate(timeline.bars):
         follows = before.get(number, []) + ([last[bar.stream]] if bar.stream in last else [])
-        took = max(bar.stop - bar.start - timer, 0)
-        ends.append(max((ends[f] for f in follows), default=0) + took)
+        longest = max((ends[f] for f in follows), default=Path())
+        ends.append(Path(longest.ns + bar.stop - bar.start, longest.tasks + 1))
         last[bar.stream] = number
-    return max(ends, default=0)
+    return max(ends, default=Path())

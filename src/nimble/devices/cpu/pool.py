@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from weakref import WeakSet
 
 import torch
@@ -68,6 +68,10 @@ class ReplayPool:
         state is left alone."""
         recordings = sorted(self._all[0].twin().measure(inputs), key=length)
         return recordings[len(recordings) // 2]
+
+    def recorded(self, call: Callable[[], object]) -> list[Span]:
+        """When each task ran in a call that nobody else disturbs."""
+        return self._all[0].recorded(call)
 
     def rebind(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Use other tensors, of the same type, as the memory of the roots named."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,13 +119,17 @@ class Replay:
             end = time.perf_counter() + _LONGEST_MEASUREMENT
             while not recordings or (len(recordings) < runs and time.perf_counter() < end):
                 self._rehearse(inputs)
-                self._tape.recording = True
-                try:
-                    self._rehearse(inputs)
-                finally:
-                    self._tape.recording = False
-                recordings.append([Span(*record) for record in self._tape.recorded])
+                recordings.append(self.recorded(lambda: self._rehearse(inputs)))
         return recordings
+
+    def recorded(self, run: Callable[[], object]) -> list[Span]:
+        """When each task ran in a replay that `run` makes."""
+        self._tape.recording = True
+        try:
+            run()
+        finally:
+            self._tape.recording = False
+        return [Span(*record) for record in self._tape.recorded]
 
     def _rehearse(self, inputs: list[torch.Tensor]) -> None:
         """A replay that changes nothing: it always starts from the model's state as it is."""
