@@ -11,9 +11,9 @@ import torch
 
 import nimble
 from nimble import zoo
-from nimble.devices.cpu import this_cpu
 from nimble.capture import Target, capture
 from nimble.capture.structure import flatten
+from nimble.devices.cpu import this_cpu
 from nimble.rewrite import rewrite
 
 README = Path(__file__).parents[1] / "README.md"

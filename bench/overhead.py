@@ -22,8 +22,8 @@ from rich.progress import track
 
 import nimble
 from nimble import _core
-from nimble.devices.cpu import this_cpu
 from nimble.bench.overhead import EMPTY, timer_ns
+from nimble.devices.cpu import this_cpu
 
 PAGE = Path(__file__).parents[1] / "docs" / "overhead.md"
 TASKS = (1, 10, 100, 1_000, 10_000)
