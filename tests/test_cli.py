@@ -125,7 +125,7 @@ def test_check_is_able_to_fail(factories, name, text):
 
 def test_plan_explains_and_draws(tmp_path):
     picture = tmp_path / "run.svg"
-    result = runner.invoke(app, ["plan", "gnn", "--tasks", "--timeline", str(picture)])
+    result = runner.invoke(app, ["plan", "gnn", "--graph", "--tasks", "--timeline", str(picture)])
     assert result.exit_code == 0, result.output
     for word in (
         "captured",

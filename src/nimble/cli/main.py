@@ -90,7 +90,10 @@ def plan(
     timeline: Annotated[
         Path | None, typer.Option(help="write a measured timeline: .json (Perfetto) or .svg")
     ] = None,
-    tasks: Annotated[bool, typer.Option("--tasks", help="print the graph too")] = False,
+    graph: Annotated[bool, typer.Option("--graph", help="print the graph too")] = False,
+    tasks: Annotated[
+        bool, typer.Option("--tasks", help="list the tasks, predicted and measured")
+    ] = False,
 ) -> None:
     """Compile a model and say what was decided and why."""
     if timeline is not None:
@@ -106,11 +109,11 @@ def plan(
             name=made.name,
         )
     )
-    if tasks:
+    if graph:
         from nimble.graph import show
 
         typer.echo(show(engine.plans[0].graph, costs=True))
-    typer.echo(engine.explain())
+    typer.echo(engine.explain(tasks=tasks))
     if timeline is not None:
         typer.echo(f"timeline written to {engine.timeline().save(timeline)}")
 

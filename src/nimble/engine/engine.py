@@ -299,11 +299,12 @@ class Engine:
         """The plans held, least recently used first."""
         return tuple(self._held)
 
-    def explain(self) -> str:
-        """What was decided for each plan, and why."""
+    def explain(self, *, tasks: bool = False) -> str:
+        """What was decided for each plan, and why. `tasks=True` replays each plan on its example
+        and lists its tasks, with the times predicted and measured."""
         with self._lock:
             self._held.notice_changes()
-        return explain_plans(self.name, self.settings.workers, self.plans)
+        return explain_plans(self.name, self.settings.workers, self.plans, tasks=tasks)
 
     def timeline(self, plan: int = -1) -> Timeline:
         """One measured replay of a plan (the last used, unless told), on its example inputs. The

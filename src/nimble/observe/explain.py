@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
+
+import torch
 
 from nimble.devices.cpu import ReplayPool
 from nimble.graph import Graph
 from nimble.rewrite import Step
 from nimble.signature import Signature, type_text
+
+MOST_OFF = 0.2
+"""Of the predicted time that a measured one may differ without a word."""
 
 
 class Explained(Protocol):
@@ -25,13 +30,33 @@ class Explained(Protocol):
     choice: str
     seconds: dict[str, float]
     measured_ns: int | None
+    example: list[torch.Tensor]
 
 
-def explain_plans(name: str, workers: int, plans: Sequence[Explained]) -> str:
+def explain_plans(
+    name: str, workers: int, plans: Sequence[Explained], *, tasks: bool = False
+) -> str:
+    """`tasks`: measure every plan, and list its tasks."""
     lines = [f"{name}: {_count(len(plans), 'plan')}, {_count(workers, 'worker')}"]
     for number, plan in enumerate(plans):
         lines += ["", *_plan(number, plan)]
+        if tasks:
+            lines += _tasks(plan)
     return "\n".join(lines)
+
+
+def _tasks(plan: Explained) -> Iterator[str]:
+    """Every task in the order in which it was measured: where, how long, and what was predicted."""
+    yield "  tasks         stream   predicted µs   measured µs"
+    listed = plan.graph.tasks
+    lane = {t: lane for lane, stream in enumerate(plan.replay.schedule.streams) for t in stream}
+    for span in sorted(plan.replay.measure(plan.example), key=lambda span: span.start):
+        task = listed[span.task]
+        measured = (span.stop - span.start) / 1e3
+        yield (
+            f"  {'':14}{lane[span.task]:6d}{task.cost / 1e3:15.1f}{measured:14.1f}   "
+            f"{task.name} ({task.op})"
+        )
 
 
 def _plan(number: int, plan: Explained) -> list[str]:
@@ -76,7 +101,7 @@ def _plan(number: int, plan: Explained) -> list[str]:
         f"in sequence {decision.sequential_ns / 1e6:.3f} ms)"
     )
     if plan.measured_ns is not None:
-        lines.append(f"  measured      {plan.measured_ns / 1e6:.3f} ms, median")
+        lines.append(f"  measured      {plan.measured_ns / 1e6:.3f} ms, median{_off(plan)}")
     lines.append("  proven        no two tasks race; no value is overwritten while it is needed")
     lines += _kernels(plan)
     return lines
@@ -92,11 +117,29 @@ def _kernels(plan: Explained) -> list[str]:
     }
     parts = [f"{how[kind]} {text}" for kind, text in meanings.items() if how[kind]]
     lines = [f"  kernels       {', '.join(parts) or 'none'}"]
-    copied = Counter(t.op for t in plan.graph.tasks if plan.replay.kinds[t.name] == "copy")
-    if copied:
-        names = ", ".join(f"{op} x{n}" for op, n in copied.most_common(6))
-        lines.append(f"  copied        {names}")
+    other = [t for t in plan.graph.tasks if plan.replay.kinds[t.name] != "native"]
+    times, cost = Counter(t.op for t in other), Counter[str]()
+    for task in other:
+        cost[task.op] += task.cost
+    if other:
+        whole = max(1, sum(t.cost for t in plan.graph.tasks))
+        names = ", ".join(f"{op} x{times[op]} {ns / 1e3:.1f} µs" for op, ns in cost.most_common(6))
+        more = f" and {len(cost) - 6} others" if len(cost) > 6 else ""
+        share = 100 * sum(cost.values()) / whole
+        lines.append(f"  fell back     {share:.0f} % of the time of all tasks: {names}{more}")
     return lines
+
+
+def _off(plan: Explained) -> str:
+    """A warning where the prediction is off by more than a fifth."""
+    predicted = plan.replay.schedule.decision.predicted_ns
+    if not plan.measured_ns or not predicted:
+        return ""
+    off = plan.measured_ns / predicted - 1
+    if abs(off) <= MOST_OFF:
+        return ""
+    what = "longer" if off > 0 else "shorter"
+    return f": {100 * abs(off):.0f} % {what} than predicted; explain(tasks=True) shows where"
 
 
 def _count(number: int, what: str, sign: str = "") -> str:
