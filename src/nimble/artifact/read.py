@@ -157,8 +157,10 @@ def _plan(
     lowered, known = _with_costs(lowered, data["costs"])
     graph, known_tiles = lowered, True
     if data["tiles"] is not None:
-        tiles = _number(data["tiles"]["pieces"])
-        graph = split(lowered, min(tiles, 1024), LEAST_TO_SPLIT_NS, supported)
+        pieces = _number(data["tiles"]["pieces"])
+        if not 1 <= pieces <= 1024:
+            raise ArtifactError(f"tasks cannot be in {pieces} tiles")
+        graph = split(lowered, pieces, LEAST_TO_SPLIT_NS, supported)
         graph, known_tiles = _with_costs(graph, data["tiles"]["costs"])
     # Another version of Nimble has other kernels, and so other tasks.
     keep_schedule = keep_schedule and known and known_tiles
