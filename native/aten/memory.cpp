@@ -42,6 +42,11 @@ std::optional<std::size_t> span(at::IntArrayRef shape, at::IntArrayRef strides,
   return static_cast<std::size_t>(bytes);
 }
 
+bool holds(const at::Tensor& tensor, std::size_t nbytes) {
+  const auto before = static_cast<std::size_t>(tensor.storage_offset()) * tensor.itemsize();
+  return nbytes == 0 || tensor.storage().nbytes() >= before + nbytes;
+}
+
 void bump_version(const at::Tensor& tensor) {
   if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
 }

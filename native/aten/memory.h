@@ -22,6 +22,9 @@ std::optional<std::size_t> span(at::IntArrayRef shape, at::IntArrayRef strides,
                                 std::size_t itemsize);
 std::size_t span(const at::Tensor& tensor);
 
+// Whether its storage holds so many bytes from its first element on: it may have been resized.
+bool holds(const at::Tensor& tensor, std::size_t nbytes);
+
 // As PyTorch counts an edit in place.
 void bump_version(const at::Tensor& tensor);
 

@@ -176,6 +176,9 @@ std::vector<Range> Replay::addresses(const std::vector<nb::object>& tensors) con
   ranges.reserve(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const at::Tensor& tensor = unpack(tensors[i]);
+    if (!holds(tensor, slots_[plan_.inputs[i].slot].nbytes())) {
+      raise_mismatch(i, "has a storage of fewer bytes than its shape needs");
+    }
     const auto begin = reinterpret_cast<std::uintptr_t>(
         plan_.inputs[i].mutated ? tensor.mutable_data_ptr() : tensor.const_data_ptr());
     ranges.push_back({begin, begin + slots_[plan_.inputs[i].slot].nbytes()});

@@ -68,6 +68,9 @@ void Table::memory(std::size_t number, const at::Tensor& tensor) {
     value_error(c10::str("slot ", number, " has ", slots_[number].nbytes(),
                          " bytes, the tensor that replaces its own ", nbytes));
   }
+  if (!holds(tensor, nbytes)) {
+    value_error(c10::str("slot ", number, ": the tensor's storage has fewer bytes than its shape needs"));
+  }
   Memory memory(tensor);
   if (replay_) {
     replay_->keep(number, memory);

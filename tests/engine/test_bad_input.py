@@ -195,3 +195,17 @@ def test_an_update_of_an_empty_tensor():
     for shape in ((2, 0, 1), (0,), (0, 3)):
         x = torch.empty(shape)
         assert nimble.compile(model, (x,))(x).shape == shape
+
+
+def test_a_tensor_whose_storage_was_taken_away_is_refused():
+    model, x = nn.Linear(4, 4), torch.randn(2, 4)
+    engine = nimble.compile(model, (x,))
+    gone = torch.randn(2, 4)
+    gone.untyped_storage().resize_(8)
+    with pytest.raises(InputError, match="input: has a storage of fewer bytes than its shape needs"):
+        engine(gone)
+    engine.bind(x)
+    x.untyped_storage().resize_(0)
+    with pytest.raises(InputError, match="fewer bytes than its shape needs"):
+        engine.run()
+    engine(torch.randn(2, 4))
