@@ -57,25 +57,38 @@ void FreshMemory::allocate(std::size_t nbytes) {
   memories_.push_back({std::move(storage), nbytes, {}});
 }
 
-void FreshMemory::write_again() {
-  for (auto& memory : memories_) {
-    if (memory.storage->nbytes() < memory.nbytes) {
-      value_error("a result that is written again was made smaller; bind again");
+bool FreshMemory::write_again() {
+  for (const auto& [storage, nbytes, made] : memories_) {
+    if (storage->nbytes() < nbytes) return false;
+    for (const auto& [tensor, strided] : made) {
+      if (tensor.storage().unsafeGetStorageImpl() != storage.get() ||
+          tensor.sizes() != at::IntArrayRef(strided.shape) ||
+          tensor.strides() != at::IntArrayRef(strided.strides)) {
+        return false;
+      }
     }
-    if (memory.first.defined()) bump_version(memory.first);
+    if (!made.empty()) bump_version(made.front().first);
   }
+  return true;
+}
+
+bool FreshMemory::overlaps(const Range& range) const {
+  for (const auto& memory : memories_) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(memory.storage->data());
+    if (range.overlaps({begin, begin + memory.nbytes})) return true;
+  }
+  return false;
 }
 
 at::Tensor FreshMemory::tensor(const Fresh& output) {
-  auto& [storage, nbytes, first] = memories_[output.place];
+  auto& [storage, nbytes, made] = memories_[output.place];
   at::Tensor tensor = tensor_on(storage, output.dtype, output.strided.shape, output.strided.strides,
                                 output.strided.offset);
-  if (!first.defined()) {
-    first = tensor;
-  } else if (!tensor.is_inference()) {
+  if (!made.empty() && !tensor.is_inference()) {
     tensor.unsafeGetTensorImpl()->set_version_counter(
-        first.unsafeGetTensorImpl()->version_counter());
+        made.front().first.unsafeGetTensorImpl()->version_counter());
   }
+  made.emplace_back(tensor, output.strided);
   return tensor;
 }
 

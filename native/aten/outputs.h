@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -53,14 +54,16 @@ class FreshMemory {
   void* address(std::size_t place) const { return memories_[place].storage->mutable_data(); }
   // All tensors of one slot share one version counter, as views of one another do.
   at::Tensor tensor(const Fresh& output);
-  // Counts as an edit of the tensors handed out. Throws where one of them was made smaller.
-  void write_again();
+  // Counts as an edit of the tensors handed out. False where one of them was given other memory or
+  // another shape since.
+  bool write_again();
+  bool overlaps(const Range& range) const;
 
  private:
   struct Memory {
     c10::intrusive_ptr<c10::StorageImpl> storage;
     std::size_t nbytes;
-    at::Tensor first;
+    std::vector<std::pair<at::Tensor, Strided>> made;
   };
   std::vector<Memory> memories_;
 };

@@ -149,7 +149,22 @@ Bound::Bound(Replay& replay, std::vector<nb::object> tensors)
 
 void Bound::run() {
   for (std::size_t i = 0; i < tensors_.size(); ++i) check(tensors_[i], replay_.plan_.inputs[i], i);
-  fresh_.write_again();
+  if (!fresh_.write_again()) {
+    raise_mismatch(tensors_.size(), "was given other memory or another shape since bind()");
+  }
+  for (std::size_t i = 0; const Range& range : replay_.addresses(tensors_)) {
+    if (fresh_.overlaps(range)) raise_mismatch(i, "shares memory with a result of bind()");
+    ++i;
+  }
+  if (kept_ != replay_.kept_) {
+    kept_ = replay_.kept_;
+    if (std::ranges::any_of(replay_.slots_, [&](const Slot& slot) {
+          return slot.is_memory() && fresh_.overlaps(slot.range());
+        })) {
+      kept_ = 0;
+      raise_mismatch(tensors_.size(), "is now the memory of a parameter or state of the model");
+    }
+  }
   replay_.run(tensors_, fresh_);
 }
 
@@ -199,6 +214,7 @@ void Replay::keep(std::size_t number, Memory& memory) {
   const WithoutGil no_gil;
   const TapeLock held = lock();
   slots_[number].keep(memory);
+  ++kept_;
   plan_.api.set_slot(plan_.tape, number, slots_[number].address());
 }
 

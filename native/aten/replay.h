@@ -63,6 +63,7 @@ class Replay {
   Plan plan_;
   std::vector<Slot>& slots_;
   std::vector<std::size_t> fresh_;  // slots that are allocated at every call
+  std::size_t kept_ = 1;            // another number whenever a memory was replaced
 };
 
 class Bound {
@@ -77,6 +78,7 @@ class Bound {
   std::vector<nb::object> tensors_;
   FreshMemory fresh_;
   nb::list outputs_;
+  std::size_t kept_ = 0;  // that of the replay at the last look
 };
 
 }  // namespace nimble::aten

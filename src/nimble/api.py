@@ -57,7 +57,8 @@ def compile(
     native_kernels  False: run every task through ATen
     tune            "fast": measure the algorithms that are likely best, and remember what was found
                     (in the folder NIMBLE_CACHE, or ~/.cache/nimble); "full": measure all of them;
-                    "off": no other algorithms, and nothing from or to the disk
+                    "off": no other algorithms, and nothing from or to the disk. The other algorithm
+                    is Winograd's, which is less exact beside inputs that are larger by thousands
     progress        show a bar; default: where standard error is a terminal
     name            what the engine is called in explain() and in messages; default: the model's
     """

@@ -118,6 +118,8 @@ def _recalled(key: str, graph: Graph) -> Found | None:
             and all(type(cost) is int and cost > 0 for cost in costs)
             and all(side in SIDES for side in sides.values())
             and found.variant in range(3)
+            and type(found.measured_ns) is int
+            and type(found.choice) is str
         )
     except (TypeError, AttributeError):
         return None  # Nothing, or something else.

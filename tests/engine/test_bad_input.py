@@ -202,7 +202,9 @@ def test_a_tensor_whose_storage_was_taken_away_is_refused():
     engine = nimble.compile(model, (x,))
     gone = torch.randn(2, 4)
     gone.untyped_storage().resize_(8)
-    with pytest.raises(InputError, match="input: has a storage of fewer bytes than its shape needs"):
+    with pytest.raises(
+        InputError, match="input: has a storage of fewer bytes than its shape needs"
+    ):
         engine(gone)
     engine.bind(x)
     x.untyped_storage().resize_(0)

@@ -142,13 +142,48 @@ def test_an_input_that_moved_is_found_and_one_that_shrank_is_named():
         engine.run()
 
 
-def test_a_result_that_shrank_is_not_written_beyond_its_end():
-    x = torch.ones(1000)
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda y: y.untyped_storage().resize_(4),
+        lambda y: setattr(y, "data", torch.zeros(8, 4)),
+        lambda y: y.set_(torch.zeros(8, 4)),
+        lambda y: y.resize_(2, 4),
+        lambda y: y.t_(),
+    ],
+)
+def test_a_result_that_was_moved_is_not_written(move):
+    x = torch.ones(8, 4)
     engine = nimble.compile(lambda x: x + 1, (x,))
     y = engine.bind(x)
-    y.untyped_storage().resize_(4)
-    with pytest.raises(ValueError, match="made smaller; bind again"):
+    engine.run()
+    move(y)
+    with pytest.raises(InputError, match=r"a result: was given other memory .*; bind again"):
         engine.run()
+    y = engine.bind(x)
+    assert engine.run() is y
+
+
+@pytest.mark.parametrize("feed", [lambda x, y: x.set_(y), lambda x, y: setattr(x, "data", y)])
+def test_a_result_cannot_become_the_input(feed):
+    model, x = nn.Linear(64, 64).eval(), torch.randn(8, 64)
+    engine = nimble.compile(model, (x,))
+    y = engine.bind(x)
+    engine.run()
+    feed(x, y)
+    with pytest.raises(InputError, match="input: shares memory with a result of bind"):
+        engine.run()
+
+
+def test_a_result_cannot_become_a_weight():
+    model, x = nn.Linear(4, 4, bias=False).eval(), torch.randn(4, 4)
+    engine = nimble.compile(lambda x: x + model.weight, (x,))
+    y = engine.bind(x)
+    engine.run()
+    model.weight.data = y
+    for _ in range(2):
+        with pytest.raises(InputError, match="a result: is now the memory of a parameter"):
+            engine.run()
 
 
 def test_state_and_mutated_inputs_are_updated_by_every_run():

@@ -107,6 +107,7 @@ def test_the_second_compilation_measures_nothing(cache, monkeypatch):
     [
         lambda text: text[: len(text) // 2],
         lambda text: "[]",
+        lambda text: "[" * 100_000,
         lambda text: "null",
         lambda text: json.dumps({**json.loads(text), "costs": []}),
         lambda text: json.dumps({**json.loads(text), "variant": 7}),
@@ -117,6 +118,8 @@ def test_the_second_compilation_measures_nothing(cache, monkeypatch):
         ),
         lambda text: json.dumps({**json.loads(text), "sides": [1]}),
         lambda text: json.dumps({**json.loads(text), "more": 1}),
+        lambda text: json.dumps({**json.loads(text), "measured_ns": "x"}),
+        lambda text: json.dumps({**json.loads(text), "choice": 1}),
     ],
 )
 def test_a_damaged_memory_is_measured_again(cache, damage):
@@ -127,6 +130,7 @@ def test_a_damaged_memory_is_measured_again(cache, damage):
     file.write_text(damage(file.read_text()))
     engine = nimble.compile(model, (x,))
     torch.testing.assert_close(engine(x), model(x).detach(), rtol=1e-4, atol=1e-4)
+    assert "measured" in engine.explain()
     assert json.loads(file.read_text()).keys() == whole.keys()
 
 
@@ -149,6 +153,17 @@ def test_the_folder_is_where_caches_are(tmp_path, monkeypatch):
     remember("key", [1, 2])
     assert recall("key") == [1, 2]
     assert (tmp_path / "nimble" / "key.json").exists()
+
+
+def test_a_home_is_found_and_none_is_no_error(tmp_path, monkeypatch):
+    monkeypatch.setenv("NIMBLE_CACHE", "~/mine")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    remember("key", 1)
+    assert (tmp_path / "mine" / "key.json").exists()
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # As for a user without a home.
+    remember("key", 2)
+    assert recall("key") is None
+    assert not os.path.exists("~")
 
 
 def test_the_oldest_are_forgotten(cache, monkeypatch):

@@ -201,3 +201,14 @@ def test_one_number_stands_for_both_dimensions(options):
 
         x = torch.randn(1, 3, 9, 13)
         torch.testing.assert_close(nimble.compile(model, (x,))(x), model(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("groups", [1, 16])
+def test_a_convolution_whose_result_is_handed_out_runs_by_a_kernel_of_ours(groups):
+    """Results have eager's strides, and kernels write channels innermost: there is a copy."""
+    model, x = nn.Conv2d(16, 16, 3, padding=1, groups=groups), torch.randn(2, 16, 9, 7)
+    engine = nimble.compile(model, (x,))
+    assert set(engine.plans[0].replay.kinds.values()) == {"native"}
+    got, wanted = engine(x), model(x).detach()
+    torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+    assert got.stride() == wanted.stride()

@@ -48,6 +48,7 @@ class Peaks:
                 [sys.executable, "-P", str(Path(__file__).with_name("peaks.py"))],
                 env=environment(threads, folder),
                 stdout=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C ends it through us, without a word of its own.
                 check=True,
                 timeout=_PATIENCE,
             )

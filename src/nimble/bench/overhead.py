@@ -31,6 +31,15 @@ def overhead(call: Callable[[], object], plan: Plan) -> Overhead:
     """Of calls in which every task is timed: what is left of each beyond its own critical path, and
     beyond looking at the clock. The fastest quarter's edge is taken: neighbours on the machine only
     ever add. `call` is one that replays `plan`."""
+
+    took = 0
+
+    def timed() -> None:
+        nonlocal took
+        start = time.perf_counter_ns()
+        call()
+        took = time.perf_counter_ns() - start
+
     timer = timer_ns()
     beyond: list[float] = []
     calls: list[int] = []
@@ -38,9 +47,7 @@ def overhead(call: Callable[[], object], plan: Plan) -> Overhead:
     while len(calls) < FEWEST or (len(calls) < MOST and time.perf_counter() < end):
         for _ in range(WARM):
             call()
-        start = time.perf_counter_ns()
-        spans = plan.replay.recorded(call)
-        took = time.perf_counter_ns() - start
+        spans = plan.replay.recorded(timed)
         path = critical(Timeline.of(plan.schedule, spans))
         calls.append(took - path.tasks * timer)
         # The clock is looked at twice a task: once within its time, once before it begins.

@@ -149,7 +149,8 @@ class Engine:
 
         For callers who reuse buffers: fill the inputs in place, `run()`, read the results. Nothing
         runs yet. A second `bind` replaces the first. The modes of this call (autocast) hold for
-        every run.
+        every run. Weights may be edited, loaded and replaced between runs; after anything else that
+        changes the model (`train()`, modules, hooks, attributes), bind again.
         """
         with self._lock:
             refuse_tracing()
@@ -182,7 +183,8 @@ class Engine:
         try:
             binding.bound.run()
         except _aten.Mismatch as error:
-            raise InputError(mismatch(binding.plan.names, *error.args)) from None
+            names = [*binding.plan.names, "a result"]
+            raise InputError(f"{mismatch(names, *error.args)}; bind again") from None
         return binding.results
 
     # Plans

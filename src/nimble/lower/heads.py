@@ -44,7 +44,9 @@ def open_heads(graph: Graph, supported: Supported) -> Graph:
         if t in pure and opening.is_float32(task):
             convert = _CONVERSIONS.get(task.op)
             made = convert(opening, task, arguments(task)) if convert is not None else None
-            if made is not None and not supported(opening.edit.values, made[-1]):
+            if made is not None and not all(
+                supported(opening.edit.values, t) for t in made if t.op.startswith("nimble.")
+            ):
                 made = None
         opening.edit.tasks.extend([task] if made is None else made)
     return fold_constants(opening.edit.done())
@@ -154,6 +156,20 @@ class _Opening:
             self._relaid[x.id] = Ref(v)
         return self._relaid[x.id]
 
+    def as_image(self, result: int, origin: str) -> tuple[int, list[Task]]:
+        """Where a kernel can write this result with channels innermost, and what copies it to its
+        place if that is laid out otherwise."""
+        value = self.edit.values[result]
+        if is_image(value):
+            return result, []
+        self._names += 1
+        laid = self.edit.add_root(
+            f"{value.name}.channels_last", Role.INTERMEDIATE, DType.FLOAT32, value.shape,
+            channels_last(value.shape),
+        )  # fmt: skip
+        name = f"relay.{self._names}"
+        return laid, [call(name, "nimble.copy", (Ref(laid),), (result,), (), origin)]
+
 
 Conversion = Callable[[_Opening, Task, Given], list[Task] | None]
 
@@ -180,7 +196,7 @@ def _convolution(opening: _Opening, task: Task, given: Given) -> list[Task] | No
     assert isinstance(groups, int)
     if high * wide > _MOST_TAPS or channels > _MOST_CHANNELS or opening.value(x).numel == 0:
         return None
-    if not is_image(opening.edit.values[result]) or opening.edit.values[result].numel == 0:
+    if opening.edit.values[result].numel == 0:
         return None
     if bias is not None and not opening.is_fixed(bias):
         return None
@@ -202,7 +218,9 @@ def _convolution(opening: _Opening, task: Task, given: Given) -> list[Task] | No
         ("groups", groups),
     )
     op = "nimble.depthwise" if depthwise else "nimble.convolution"
-    return [*made, call(task.name, op, (source, packed, bias), (result,), kwargs, task.origin)]
+    target, copies = opening.as_image(result, task.origin)
+    made.append(call(task.name, op, (source, packed, bias), (target,), kwargs, task.origin))
+    return [*made, *copies]
 
 
 def _linear(opening: _Opening, task: Task, given: Given) -> list[Task] | None:

@@ -37,7 +37,7 @@ def recall(key: str) -> Any:
         return None
     try:
         return json.loads(path.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None  # Not there, or damaged: it is measured and written again.
 
 
@@ -57,10 +57,12 @@ def remember(key: str, data: object) -> None:
 
 def _path(key: str) -> Path | None:
     folder = os.environ.get("NIMBLE_CACHE")
-    if folder is None:
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        return Path(home) / "nimble" / f"{key}.json"
-    return Path(folder) / f"{key}.json" if folder else None
+    if folder == "":
+        return None
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    path = os.path.expanduser(folder or f"{cache}/nimble")
+    # A user without a home has nowhere to remember.
+    return None if path.startswith("~") else Path(path) / f"{key}.json"
 
 
 def _forget_oldest(folder: Path) -> None:
