@@ -41,14 +41,7 @@ const ReplayApi kReplayApi = {
         [](void* tape, std::size_t slot, void* address) {
           tape_at(tape).set_slot(static_cast<std::int64_t>(slot), address);
         },
-    .replay =
-        [](void* tape) {
-          if (tape_at(tape).recording) {
-            tape_at(tape).recorded = record(tape_at(tape));
-          } else {
-            replay(tape_at(tape));
-          }
-        },
+    .replay = [](void* tape) { replay(tape_at(tape)); },
 };
 
 // Without the GIL, so that nobody waits for one of the two while holding the other.
@@ -113,11 +106,11 @@ void bind_tape(nb::module_& module) {
       .def("record",
            [](Tape& tape) { return times_of(with_lock(tape, [&] { return record(tape); })); })
       .def_prop_rw(
-          "recording", [](Tape& tape) { return with_lock(tape, [&] { return tape.recording; }); },
-          [](Tape& tape, bool on) { with_lock(tape, [&] { tape.recording = on; }); })
+          "recording", [](Tape& tape) { return with_lock(tape, [&] { return tape.spans != nullptr; }); },
+          [](Tape& tape, bool on) { with_lock(tape, [&] { keep_times(tape, on); }); })
       .def_prop_ro("recorded",
                    [](Tape& tape) {
-                     return times_of(with_lock(tape, [&] { return tape.recorded; }));
+                     return times_of(with_lock(tape, [&] { return in_order(tape.recorded); }));
                    })
       .def_prop_ro("failed_task", [](Tape& tape) {
         return with_lock(tape, [&] { return tape.failed_task; });

@@ -180,15 +180,23 @@ void replay(Tape& tape) {
 }
 
 std::vector<Span> record(Tape& tape) {
-  std::vector<Span> spans(tape.layout.steps.size());
-  tape.spans = &spans;
+  keep_times(tape, true);
   try {
     replay(tape);
   } catch (...) {
-    tape.spans = nullptr;
+    keep_times(tape, false);
     throw;
   }
-  tape.spans = nullptr;
+  keep_times(tape, false);
+  return in_order(tape.recorded);
+}
+
+void keep_times(Tape& tape, bool on) {
+  if (on) tape.recorded.assign(tape.layout.steps.size(), Span{});
+  tape.spans = on ? &tape.recorded : nullptr;
+}
+
+std::vector<Span> in_order(std::vector<Span> spans) {
   std::sort(spans.begin(), spans.end(),
             [](const Span& a, const Span& b) { return a.start_ns < b.start_ns; });
   return spans;

@@ -13,6 +13,10 @@ namespace nimble {
 void replay(Tape& tape);
 std::vector<Span> record(Tape& tape);
 
+// From now on every replay writes its times to `tape.recorded`, by step, or none does.
+void keep_times(Tape& tape, bool on);
+std::vector<Span> in_order(std::vector<Span> spans);
+
 // The part of one thread in the replay that is going on: runs whatever streams are ready and held
 // by nobody else. True when all streams have ended; false when there has been nothing to do for a
 // while, and the thread is to sleep on its seat, where it now lies down, and then to come again.

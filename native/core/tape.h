@@ -81,8 +81,7 @@ class Tape {
   // Written by the caller between replays.
   std::vector<Span>* spans = nullptr;  // by step; null unless times are wanted
   std::size_t threads = 1;
-  bool recording = false;      // whether replays through the replay API keep their times
-  std::vector<Span> recorded;  // those of the last such replay
+  std::vector<Span> recorded;  // of the last replay while times were kept
 
   // The outcome. `error` belongs to whoever set `failed` first.
   std::atomic<bool> failed{false};
