@@ -109,6 +109,7 @@ struct Sweep {
   const std::int64_t taps, panels;
   const bool pixel_by_pixel;  // an output pixel is made from the input pixel of the same number
   const bool dense;           // rows of the output follow each other without gaps
+  const Activation activation;  // of a tile, while it is in the first-level cache
   // Not initialised: that would take longer than a small convolution.
   std::int64_t tap_offset[kMaxTaps];
   const float* from[kPointers];  // of a chunk: [group of pixels][tap][kPixels]
@@ -128,7 +129,8 @@ struct Sweep {
                        plan.left == 0 && plan.out_width == plan.width &&
                        plan.last_row <= plan.height && plan.src.row == plan.width * plan.src.pixel),
         dense(plan.dst.row == plan.out_width * plan.dst.pixel &&
-              (!plan.add || plan.added.row == plan.out_width * plan.added.pixel)) {
+              (!plan.add || plan.added.row == plan.out_width * plan.added.pixel)),
+        activation(activation_of(plan.epilogue)) {
     for (std::int64_t i = 0, t = 0; i < plan.kernel_h; ++i) {
       for (std::int64_t j = 0; j < plan.kernel_w; ++j, ++t) {
         tap_offset[t] = i * plan.dilation_h * plan.src.row + j * plan.dilation_w * plan.src.pixel;
@@ -170,6 +172,13 @@ struct Sweep {
         put<Adds>(end, places[m], channel, acc[m], count);
       }
     }
+  }
+
+  [[gnu::always_inline]] inline void activate(const Place* places, std::int64_t pixels,
+                                              std::int64_t channel, std::int64_t count) const {
+    if (!activation || pixels == 0) return;
+    if (dense) return activation(places->to + channel, plan.dst.pixel, pixels, count);
+    for (std::int64_t m = 0; m < pixels; ++m) activation(places[m].to + channel, 0, 1, count);
   }
 
   // Pointers for output pixels [pixel, pixel + count) of one image.
@@ -245,6 +254,7 @@ struct Sweep {
       for (std::int64_t i = 0; i < each; ++i) __builtin_prefetch(next + i * kPanel, 0, 2);
       next += each * kPanel;
       tile<kPixels, Adds>(tile_, end, to, channel, count);
+      activate(to, kPixels, channel, count);
       tile_.from += taps * kPixels;
       to += kPixels;
     }
@@ -256,6 +266,7 @@ struct Sweep {
       case 5: tile<5, Adds>(tile_, end, to, channel, count); break;
       default: break;
     }
+    activate(to, pixels, channel, count);
   }
 
   void group_of_channels(std::int64_t image, std::int64_t g) {
@@ -294,7 +305,7 @@ struct Sweep {
           panel_of_chunk<false>(tile_, ends, all, count, end - begin);
         }
       }
-      if (plan.epilogue.present) {
+      if (plan.epilogue.present && !activation) {
         for (std::int64_t p = begin; p < end; ++p) {
           float* row = place[p - begin].to;
           const std::int64_t first = g * plan.out + plan.first_panel * kPanel;

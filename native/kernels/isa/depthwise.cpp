@@ -22,6 +22,8 @@ struct Sweep {
   const float* weights;  // [tap][channel]
   const float* bias;
   const float* added;
+  const Activation activation;  // of a block, while it is in the first-level cache
+  const F8 low, high;           // infinite where nothing is clamped
 
   template <bool Whole>
   [[gnu::always_inline]] static inline F8 read(const float* p, std::int64_t count) {
@@ -29,20 +31,15 @@ struct Sweep {
   }
 
   template <bool Whole>
-  [[gnu::always_inline]] inline void put(const Strip& strip, std::int64_t row, std::int64_t pixel,
-                                         std::int64_t channel, std::int64_t count, F8 x) const {
-    if (strip.plus) {
-      const float* plus = strip.plus + row * plan.added.row + pixel * plan.added.pixel;
-      x += read<Whole>(plus + channel, count);
-    }
-    if (plan.low < plan.high) x = between(x, plan.low, plan.high);
-    float* to = strip.to + row * plan.dst.row + pixel * plan.dst.pixel + channel;
+  [[gnu::always_inline]] inline void put(float* to, std::int64_t count, F8 x) const {
+    x = between(x, low, high);
     Whole ? store(to, x) : store(to, x, count);
   }
 
   // M pixels of R rows, eight channels or `count` < 8. A row of the input is gone through once: each
-  // of its pixels meets all taps that use it. Only the first and last K - 1 can be padding.
-  template <int M, int K, int S, int R, bool Whole>
+  // of its pixels meets all taps that use it. Only the first and last K - 1 can be padding, and
+  // nothing of what is `Inside`.
+  template <int M, int K, int S, int R, bool Whole, bool Inside>
   [[gnu::always_inline]] inline void block(const Strip& strip, std::int64_t channel,
                                            std::int64_t count) const {
     constexpr int kAcross = (M - 1) * S + K;
@@ -54,7 +51,7 @@ struct Sweep {
       for (int m = 0; m < M; ++m) acc[r][m] = start;
     }
     const auto meet = [&](int i, bool (&uses)[R]) __attribute__((always_inline)) {
-      if (!strip.rows[i]) return;
+      if (!Inside && !strip.rows[i]) return;
       F8 taps[R][K];
 #pragma GCC unroll 2
       for (int r = 0; r < R; ++r) {
@@ -66,8 +63,8 @@ struct Sweep {
       const float* x = strip.rows[i] + channel;
 #pragma GCC unroll 24
       for (int p = 0; p < kAcross; ++p) {
-        if (p < K - 1 && p < strip.first) continue;
-        if (p > kAcross - K && p >= strip.last) continue;
+        if (!Inside && p < K - 1 && p < strip.first) continue;
+        if (!Inside && p > kAcross - K && p >= strip.last) continue;
         const F8 value = read<Whole>(x + p * plan.src.pixel, count);
 #pragma GCC unroll 2
         for (int r = 0; r < R; ++r) {
@@ -91,30 +88,59 @@ struct Sweep {
         meet(i, uses);
       }
     }
+    if (strip.plus) {
+      const float* plus = strip.plus + channel;
+#pragma GCC unroll 2
+      for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+        for (int m = 0; m < M; ++m) {
+          acc[r][m] += read<Whole>(plus + r * plan.added.row + m * plan.added.pixel, count);
+        }
+      }
+    }
+    float* const to = strip.to + channel;
+    const std::int64_t row = plan.dst.row, pixel = plan.dst.pixel;
 #pragma GCC unroll 2
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
-      for (int m = 0; m < M; ++m) put<Whole>(strip, r, m, channel, count, acc[r][m]);
+      for (int m = 0; m < M; ++m) put<Whole>(to + r * row + m * pixel, count, acc[r][m]);
     }
   }
 
   // All channels of a few pixels before the next ones, so that memory is read as it lies.
-  template <int M, int K, int S, int R>
-  void blocks(const Strip& strip) const {
+  template <int M, int K, int S, int R, bool Inside>
+  [[gnu::noinline]] void blocks(const Strip& strip) const {
     std::int64_t c = plan.first_panel * kPanel;
     const std::int64_t last = least(plan.groups, plan.last_panel * kPanel);
-    for (; c + 8 <= last; c += 8) block<M, K, S, R, true>(strip, c, 8);
-    if (c < last) block<M, K, S, R, false>(strip, c, last - c);
+    for (; c + 8 <= last; c += 8) {
+      block<M, K, S, R, true, Inside>(strip, c, 8);
+      activate(strip, R, M, c, 8);
+    }
+    if (c == last) return;
+    block<M, K, S, R, false, false>(strip, c, last - c);
+    activate(strip, R, M, c, last - c);
+  }
+
+  [[gnu::always_inline]] inline void activate(const Strip& strip, std::int64_t rows,
+                                              std::int64_t pixels, std::int64_t channel,
+                                              std::int64_t count) const {
+    if (!activation) return;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      activation(strip.to + r * plan.dst.row + channel, plan.dst.pixel, pixels, count);
+    }
   }
 
   template <int K, int S, int R>
   void rows(Strip strip) const {
+    bool whole = true;
+    for (std::int64_t i = 0; i < strip.count; ++i) whole = whole && strip.rows[i];
     for (std::int64_t x = 0; x < plan.out_width;) {
       const std::int64_t left = x * S - plan.left, rest = plan.out_width - x;
       strip.first = -left;
       strip.last = plan.width - left;
       const auto some = [&]<int M>() {
-        blocks<M, K, S, R>(strip);
+        const bool inside = whole && strip.first <= 0 && strip.last >= (M - 1) * S + K;
+        inside ? blocks<M, K, S, R, true>(strip) : blocks<M, K, S, R, false>(strip);
         for (std::int64_t i = 0; i < strip.count; ++i) {
           if (strip.rows[i]) strip.rows[i] += M * S * plan.src.pixel;
         }
@@ -147,7 +173,10 @@ struct Sweep {
             acc = fma(load(from, count), load(w, count), acc);
           }
         }
-        put<false>(strip, 0, x, c, count, acc);
+        if (strip.plus) acc += load(strip.plus + x * plan.added.pixel + c, count);
+        float* const to = strip.to + x * plan.dst.pixel + c;
+        put<false>(to, count, acc);
+        if (activation) activation(to, 0, 1, count);
       }
     }
   }
@@ -204,14 +233,17 @@ void depthwise(void* context) {
   const Sweep sweep{plan, call.operand<const float>(1), call.operand<float>(0),
                     call.operand<const float>(2),
                     plan.bias ? call.operand<const float>(3) : nullptr,
-                    plan.add ? call.operand<const float>(plan.bias ? 4 : 3) : nullptr};
+                    plan.add ? call.operand<const float>(plan.bias ? 4 : 3) : nullptr,
+                    activation_of(plan.epilogue),
+                    splat(plan.low < plan.high ? plan.low : -__builtin_inff()),
+                    splat(plan.low < plan.high ? plan.high : __builtin_inff())};
   const std::int64_t first = plan.first_panel * kPanel;
   const std::int64_t last = least(plan.groups, plan.last_panel * kPanel);
   const std::int64_t rows = plan.last_row - plan.first_row;
   for (std::int64_t image = 0; image < plan.batch; ++image) {
     for (std::int64_t y = 0, done; y < rows; y += done) {
       done = sweep.some_rows(image, y, rows - y);
-      if (!plan.epilogue.present) continue;
+      if (!plan.epilogue.present || sweep.activation) continue;
       for (std::int64_t pixel = y * plan.out_width; pixel < (y + done) * plan.out_width; ++pixel) {
         float* to = sweep.dst + image * plan.dst.batch + pixel / plan.out_width * plan.dst.row +
                     pixel % plan.out_width * plan.dst.pixel;

@@ -130,9 +130,22 @@ NIMBLE_INLINE F8 tanh8(F8 x) {
   return with_sign(select(t < splat(0.625f), near, far), x);  // keeps -0
 }
 
-// 1 + exp(-x). Beyond the bounds that is 1 or infinite.
+// 1 + exp(-x). Beyond the bounds that is 1 or infinite. With -x = n ln(2) - s, where n is rounded by
+// the addition of a number whose last digit is worth 1, and a polynomial for exp(-s) that is
+// just as exact as the division after it.
 NIMBLE_INLINE F8 one_and_exp_of_minus(F8 x) {
-  return splat(1.0f) + exp_in_range(between(-x, -87.0f, 89.0f));
+  x = between(x, -89.0f, 87.0f);
+  const F8 magic = splat(12582912.0f);
+  const F8 shifted = fma(x, splat(-1.44269504f), magic);
+  const F8 n = shifted - magic;
+  const F8 s = fma(n, kLn2Low, fma(n, kLn2High, x));
+  F8 p = splat(-8.297647946e-3f);
+  p = fma(p, s, 4.191543216e-2f);
+  p = fma(p, s, -1.666757510e-1f);
+  p = fma(p, s, 4.999889441e-1f);
+  p = fma(p, s, -9.999996918e-1f);
+  p = fma(p, s, 1.000000072f);
+  return fma(p, floats((bits(shifted) << 23) + 0x3f800000), 1.0f);
 }
 NIMBLE_INLINE F8 sigmoid8(F8 x) { return splat(1.0f) / one_and_exp_of_minus(x); }
 

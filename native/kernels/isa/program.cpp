@@ -102,6 +102,29 @@ void step(const Instruction& instruction, float* const* at, std::int64_t n) {
   }
 }
 
+// Several at once, since each is a long chain.
+template <F8 (*kOf)(F8)>
+void activate(float* row, std::int64_t step, std::int64_t rows, std::int64_t count) {
+  if (count == 8 && rows % 2 == 0) {
+    for (std::int64_t r = 0; r < rows; r += 2, row += 2 * step) {
+      const F8 a = kOf(load(row)), b = kOf(load(row + step));
+      store(row, a);
+      store(row + step, b);
+    }
+  } else if (count == 16) {
+    for (std::int64_t r = 0; r < rows; ++r, row += step) {
+      const F8 a = kOf(load(row)), b = kOf(load(row + 8));
+      store(row, a);
+      store(row + 8, b);
+    }
+  } else {
+    for (std::int64_t r = 0; r < rows; ++r, row += step) {
+      map1(row, row, count, [](F8 x) __attribute__((always_inline)) { return kOf(x); });
+    }
+  }
+}
+F8 hardswish8(F8 x) { return x * hardsigmoid8(x); }
+
 template <class T>
 NIMBLE_INLINE void gather_rows(float* out, const T* in, std::int64_t rows, std::int64_t cols,
                                std::int64_t row, std::int64_t inner) {
@@ -184,6 +207,20 @@ void scatter(char* out, const float* in, DType dtype, std::int64_t rows, std::in
       return scatter_rows(reinterpret_cast<std::int64_t*>(out), in, rows, cols, row, inner);
     case DType::int32:
       return scatter_rows(reinterpret_cast<std::int32_t*>(out), in, rows, cols, row, inner);
+  }
+}
+
+Activation activation_of(const Epilogue& epilogue) {
+  if (!epilogue.present || !epilogue.is_one_function) return nullptr;
+  switch (epilogue.program.code[0].op) {
+    case Op::silu: return activate<silu8>;
+    case Op::sigmoid: return activate<sigmoid8>;
+    case Op::gelu_erf: return activate<gelu_erf8>;
+    case Op::gelu_tanh: return activate<gelu_tanh8>;
+    case Op::hardswish: return activate<hardswish8>;
+    case Op::hardsigmoid: return activate<hardsigmoid8>;
+    case Op::tanh: return activate<tanh8>;
+    default: return nullptr;
   }
 }
 

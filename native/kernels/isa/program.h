@@ -27,6 +27,11 @@ void scatter(char* out, const float* in, DType dtype, std::int64_t rows, std::in
 void finish(const Epilogue& epilogue, const NativeCall& call, float* row, std::int64_t number,
             std::int64_t column, std::int64_t count);
 
+// A function of `count` elements of each of some rows, in place; null if the epilogue is more than
+// that, or nothing.
+using Activation = void (*)(float* row, std::int64_t step, std::int64_t rows, std::int64_t count);
+Activation activation_of(const Epilogue& epilogue);
+
 NIMBLE_INLINE std::int64_t bytes(DType dtype) {
   return dtype == DType::boolean ? 1 : dtype == DType::int64 ? 8 : 4;
 }
