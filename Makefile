@@ -11,7 +11,7 @@ listed = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.t
 	['project']['optional-dependencies']['$(1)'], sep='\n')"
 extra = $(call listed,$(1)) | $(BIN)/pip install -q -r /dev/stdin torch==2.13.0
 
-.PHONY: demo test test-full lint bench overhead figures models zoo sanitize clean
+.PHONY: demo test test-full lint bench overhead figures claims models zoo sanitize clean
 
 demo: $(VENV)/built
 	$(BIN)/nimble demo
@@ -36,6 +36,9 @@ overhead: $(VENV)/bench
 
 figures: $(VENV)/built
 	$(BIN)/python bench/figures.py
+
+claims: $(VENV)/built
+	$(BIN)/python bench/claims.py
 
 models: $(VENV)/models
 	$(BIN)/python bench/models.py

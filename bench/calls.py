@@ -6,7 +6,6 @@ of a call, of loading, with eight callers, and beside a process that burns a cor
 
 from __future__ import annotations
 
-import multiprocessing
 import statistics
 import tempfile
 import threading
@@ -19,6 +18,7 @@ import torch
 
 import nimble
 from nimble import zoo
+from nimble.bench.busy import busy_processes
 
 Figure = tuple[str, str]
 
@@ -120,24 +120,14 @@ def loading() -> Iterator[Figure]:
     )
 
 
-def burn() -> None:
-    while True:
-        pass
-
-
 def beside_a_busy_process() -> Iterator[Figure]:
     for name in ("mobilenet_v2@96", "googlenet@64", "mlp"):
         model, args = zoo.build(name)
         engine = nimble.compile(model, args)
         quiet = times_us(partial(engine, *args))
-        neighbour = multiprocessing.get_context("fork").Process(target=burn, daemon=True)
-        neighbour.start()
-        try:
+        with busy_processes(1):
             time.sleep(0.3)
             busy = times_us(partial(engine, *args))
-        finally:
-            neighbour.kill()
-            neighbour.join()
         ratio = statistics.median(busy) / statistics.median(quiet)
         yield f"{name}, quiet", spread(quiet)
         yield f"{name}, beside a process that burns a core", f"{spread(busy)}: {ratio:.2f} x"

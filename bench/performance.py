@@ -95,6 +95,8 @@ def overview(result: Result) -> Iterator[str]:
 def everything(result: Result) -> Iterator[str]:
     """For each network its limit and all settings of all contestants."""
     yield where(result)
+    yield ""
+    yield from losses(result)
     for model in result.models:
         yield f"\n## {model}"
         network = result.network(model)
@@ -121,6 +123,21 @@ def everything(result: Result) -> Iterator[str]:
                     f"{1e3 * row.overhead_ms:.1f} µs a call, "
                     f"{100 * row.overhead_share:.1f} % of it."
                 )
+
+
+def losses(result: Result) -> Iterator[str]:
+    """Where a peer is faster, or may be: the interval of its ratio begins below 1."""
+    found = [
+        f"{row.contestant} on {row.model} ({row.ratio:.2f}, {row.ratio_low:.2f} to "
+        f"{row.ratio_high:.2f})"
+        for row in result.rows
+        if row.counts and row.contestant != NIMBLE and row.ratio_low is not None
+        and row.ratio_low < 1
+    ]  # fmt: skip
+    if found:
+        yield f"**A peer wins, or may win:** {'; '.join(found)}."
+    else:
+        yield "No peer was faster on any of these networks."
 
 
 def where(result: Result) -> str:

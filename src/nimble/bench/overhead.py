@@ -15,7 +15,7 @@ from nimble.plan import Plan
 EMPTY = ctypes.cast(ctypes.CDLL(None).abs, ctypes.c_void_p).value or 0
 """A task that does next to nothing: libc's abs()."""
 WARM = 6
-"""Calls in a row; the last one counts."""
+"""Calls in a row before the one that counts."""
 FEWEST, MOST, SECONDS = 3, 100, 2.0
 """Pairs of a call and a timed replay, and how long they may take if there are enough."""
 
@@ -35,7 +35,10 @@ def overhead(call: Callable[[], object], plan: Plan) -> Overhead:
     took = 0
 
     def timed() -> None:
+        """The last of several calls in a row, in all of which tasks are timed."""
         nonlocal took
+        for _ in range(WARM):
+            call()
         start = time.perf_counter_ns()
         call()
         took = time.perf_counter_ns() - start
@@ -45,8 +48,6 @@ def overhead(call: Callable[[], object], plan: Plan) -> Overhead:
     calls: list[int] = []
     end = time.perf_counter() + SECONDS
     while len(calls) < FEWEST or (len(calls) < MOST and time.perf_counter() < end):
-        for _ in range(WARM):
-            call()
         spans = plan.replay.recorded(timed)
         path = critical(Timeline.of(plan.schedule, spans))
         calls.append(took - path.tasks * timer)

@@ -62,6 +62,8 @@ def page(result: Result) -> str:
     """The page as HTML text."""
     machine = result.machine
     where = f"{machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}"
+    if machine.get("busy"):
+        where += f"; timed beside {machine['busy']} busy process(es)"
     body = "".join("".join(_section(result, model)) for model in result.models)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from nimble import _core
+from nimble.bench.busy import busy_processes
 from nimble.bench.child import Child, LostError
 from nimble.bench.contestants import NIMBLE, check_names
 from nimble.bench.job import MEMORY, OVERHEAD, ROUND, Job, Loaded, unpack
@@ -44,6 +45,8 @@ class Settings:
     """Rounds of a network stop after this long, but not before FEWEST_ROUNDS."""
     timeout: float = 120.0
     """For any single answer of a contestant; compiling is one."""
+    busy: int = 0
+    """Other processes that keep a core busy each while contestants are timed."""
 
     def __post_init__(self) -> None:
         check_names(self.against)
@@ -51,6 +54,8 @@ class Settings:
             raise InputError(f"threads {self.threads}: expected numbers from 1 up")
         if self.rounds < 1 or self.timeout <= 0:
             raise InputError("expected at least one round, and a time limit above zero")
+        if self.busy < 0:
+            raise InputError(f"{self.busy} busy processes: expected 0 or more")
 
     @property
     def contestants(self) -> list[str]:
@@ -80,7 +85,7 @@ def bench(
             report(f"what this machine can do with {_threads(threads)}", 0)
             peaks.append(Peaks.measure(threads, folder))
             report("", 1)
-        result = Result(_machine(peaks), (), ())
+        result = Result(_machine(peaks, settings), (), ())
         for number, model in enumerate(models):
             try:
                 match = _Match.of(model, settings, folder / str(number), report)
@@ -154,7 +159,8 @@ class _Match:
         with _stopped_afterwards(entries):
             for entry in entries:
                 self._enter(entry)
-            self._rounds(entries)
+            with busy_processes(self.settings.busy):
+                self._rounds(entries)
             for entry in entries:
                 self._leave(entry)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -281,10 +287,11 @@ def _refused(model: str, settings: Settings, error: Exception) -> list[Row]:
     ]
 
 
-def _machine(peaks: Sequence[Peaks]) -> dict[str, Any]:
+def _machine(peaks: Sequence[Peaks], settings: Settings) -> dict[str, Any]:
     return {
         "cpu": this_cpu(),
         "cores": _core.usable_cores(),
+        "busy": settings.busy,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "peaks": [

@@ -164,12 +164,15 @@ def bench_command(
     rounds: Annotated[int, typer.Option(help="how often each contestant is timed")] = 100,
     seconds: Annotated[float, typer.Option(help="stop the rounds of a model after this")] = 25,
     timeout: Annotated[float, typer.Option(help="seconds a contestant has for an answer")] = 120,
+    busy: Annotated[
+        int, typer.Option(help="other processes that keep a core busy each meanwhile")
+    ] = 0,
     json_file: Annotated[Path | None, typer.Option("--json", help="write the figures")] = None,
     html: Annotated[Path | None, typer.Option(help="write a page with bars")] = None,
 ) -> None:
     """Time Nimble beside its peers, after comparing their answers. Exits with 1 if Nimble fails."""
     settings = _or_exit(
-        lambda: Settings(tuple(_listed(against)), _numbers(threads), rounds, seconds, timeout)
+        lambda: Settings(tuple(_listed(against)), _numbers(threads), rounds, seconds, timeout, busy)
     )
     for path in filter(None, (json_file, html)):
         _or_exit(partial(_check_writable, path))

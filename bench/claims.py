@@ -1,0 +1,92 @@
+"""Tiles with a fixed worker beside tiles that workers claim: quiet, and beside a busy process.
+
+`make claims`, on an otherwise idle machine; writes the table into docs/design.md. Fixed: as many
+tiles of a task as workers, each on the stream of one. Claimed: more and smaller tiles on more
+streams than there are threads, so that whoever is free takes the next that is ready.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from rich.progress import track
+
+import nimble
+from nimble import zoo
+from nimble.bench.busy import busy_processes
+from nimble.devices.cpu import Replay, supported
+from nimble.graph import RecordedCosts
+from nimble.lower import split
+from nimble.schedule import schedule
+
+PAGE = Path(__file__).parents[1] / "docs" / "design.md"
+BEGIN, END = "<!-- claims -->", "<!-- /claims -->"
+NETWORKS = ("mobilenet_v2", "googlenet", "resnet50", "nasnet_a_mobile", "mobilenet_v2@32")
+CLAIMED = (4, 8)
+"""Tiles of a task, and streams."""
+LEAST_NS = 600
+SECONDS = 4.0
+
+
+def replays(name: str) -> list[Replay]:
+    """With fixed tiles, then with claimed ones, for two workers."""
+    model, args = zoo.build(name)
+    plan = nimble.compile(model, args, workers=2).plans[0]
+    found = []
+    for pieces in (2, *CLAIMED):
+        graph = split(plan.lowered, pieces, LEAST_NS, supported)
+        planned = schedule(graph, streams=pieces, costs=RecordedCosts(wait=400))
+        found.append(Replay(planned, {**plan.tensors, **plan.constants}))
+    return found
+
+
+def measured(runs: list[Replay], inputs: list[torch.Tensor]) -> list[list[float]]:
+    """Milliseconds of each, in turn."""
+    times: list[list[float]] = [[] for _ in runs]
+    end = time.perf_counter() + SECONDS
+    while time.perf_counter() < end:
+        for mine, run in zip(times, runs, strict=True):
+            for _ in range(5):
+                start = time.perf_counter_ns()
+                run(inputs)
+                mine.append((time.perf_counter_ns() - start) / 1e6)
+    return times
+
+
+def rows() -> Iterator[str]:
+    heads = [f"claimed, {pieces} tiles" for pieces in CLAIMED]
+    yield "| network | | fixed, 2 tiles | " + " | ".join(heads) + " |"
+    yield "|---|---|---|" + "---|" * len(CLAIMED)
+    for name in track(NETWORKS, "networks", transient=True):
+        _, args = zoo.build(name)
+        runs = replays(name)
+        measured(runs, list(args))
+        yield f"| {name} | quiet | " + " | ".join(_cells(measured(runs, list(args)))) + " |"
+        with busy_processes(1):
+            cells = _cells(measured(runs, list(args)))
+        yield f"| {name} | disturbed | " + " | ".join(cells) + " |"
+
+
+def _cells(times: list[list[float]]) -> Iterator[str]:
+    fixed = statistics.median(times[0])
+    for mine in times:
+        low, middle, high = (sorted(mine)[int(len(mine) * q)] for q in (0.1, 0.5, 0.9))
+        more = "" if mine is times[0] else f": {middle / fixed:.2f} x"
+        yield f"{middle:.2f} ms ({low:.2f} to {high:.2f}){more}"
+
+
+def main() -> None:
+    with torch.no_grad():
+        lines = list(rows())
+    text = PAGE.read_text()
+    before, after = text.index(BEGIN) + len(BEGIN), text.index(END)
+    PAGE.write_text(text[:before] + "\n" + "\n".join(lines) + "\n" + text[after:])
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
