@@ -9,12 +9,13 @@ namespace nimble {
 
 using AddKernels = void(std::vector<NativeKernel>& kernels);
 
-AddKernels add_convolution, add_arithmetic, add_pointwise, add_linear, add_norm, add_copy, add_pooling, add_softmax,
-    add_gather, add_reduction, add_attention, add_winograd;
+AddKernels add_arithmetic, add_attention, add_convolution, add_copy, add_gather, add_linear, add_matmul,
+    add_norm, add_pointwise, add_pooling, add_reduction, add_resample, add_softmax, add_topk,
+    add_winograd;
 
 inline constexpr AddKernels* kFamilies[] = {
-    add_convolution, add_arithmetic, add_pointwise, add_linear, add_norm,     add_copy,
-    add_pooling,    add_softmax,   add_gather, add_reduction, add_attention,
-    add_winograd};
+    add_arithmetic, add_attention, add_convolution, add_copy,     add_gather,
+    add_linear,     add_matmul,    add_norm,        add_pointwise, add_pooling,
+    add_reduction,  add_resample,  add_softmax,     add_topk,      add_winograd};
 
 }  // namespace nimble

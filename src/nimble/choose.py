@@ -27,12 +27,10 @@ from nimble.devices.cpu import (
 )
 from nimble.graph import Graph, RecordedCosts
 from nimble.graph.codec import encode
-from nimble.lower import SIDES, candidates, split, use_winograd
+from nimble.lower import CUTS, SIDES, candidates, cut, use_winograd
 from nimble.schedule import Schedule, schedule
 from nimble.settings import Settings
 
-LEAST_TO_SPLIT_NS = 600
-"""Shorter tasks are not worth a wait."""
 _CLEARLY = 0.95
 """Another algorithm has to take at most this much of the time: it is less exact."""
 _SECOND_LOOKS = 2
@@ -56,8 +54,10 @@ class Found:
 @dataclass(frozen=True, slots=True)
 class Chosen:
     graph: Graph
-    """Lowered, with its algorithms and costs; not yet in tiles."""
+    """Lowered, with its algorithms and costs; not yet cut."""
     sides: dict[str, int]
+    cut: str
+    """How it is cut for the workers: one of CUTS."""
     constants: dict[str, torch.Tensor]
     replay: Replay
     narrow: Schedule
@@ -84,20 +84,22 @@ def choose(
         graph = _with_costs(use_winograd(graph, found.sides), found.costs)
         held = constants.of(graph, tensors)
     with clock("schedule"):
-        plans = _variants(graph, settings)
-        narrow = plans[0]
+        variants = _variants(graph, settings)
+        narrow = variants[0][1]
         if known:
-            plans = plans[found.variant : found.variant + 1] or plans
+            variants = variants[found.variant : found.variant + 1] or variants
+        plans = [plan for _, plan in variants]
     with clock("bind"):
         replays = [Replay(plan, {**tensors, **held}) for plan in plans]
         if len(replays) > 1 or not known:
             found = _measure_replays(plans, replays, example, found)
-            best = replays[found.variant]
+            best = found.variant
         else:
-            best = replays[0]
+            best = 0
     if not known and settings.tune != "off":
         remember(key, asdict(found))
-    return Chosen(graph, found.sides, held, best, narrow, found.measured_ns, found.choice)
+    how, replay = variants[best][0], replays[best]
+    return Chosen(graph, found.sides, how, held, replay, narrow, found.measured_ns, found.choice)
 
 
 def _description(graph: Graph) -> dict[str, Any]:
@@ -118,7 +120,7 @@ def _recalled(key: str, graph: Graph) -> Found | None:
             len(costs) == len(graph.tasks)
             and all(type(cost) is int and cost > 0 for cost in costs)
             and all(side in SIDES for side in sides.values())
-            and found.variant in range(3)
+            and found.variant in range(4)
             and type(found.measured_ns) is int
             and type(found.choice) is str
         )
@@ -153,18 +155,29 @@ def _with_costs(graph: Graph, costs: list[int]) -> Graph:
     )
 
 
-def _variants(graph: Graph, settings: Settings) -> list[Schedule]:
-    """One stream; several; several with tasks in tiles. Those that have one stream only, once."""
-    costs, workers = RecordedCosts(wait=WAIT_NS), settings.workers
-    plans = [schedule(graph, streams=1, costs=costs, memory_limit=settings.memory_limit)]
-    if workers > 1:
-        tiled = split(graph, workers, LEAST_TO_SPLIT_NS, supported)
-        graphs = [graph, tiled] if len(tiled.tasks) > len(graph.tasks) else [graph]
-        plans += [
-            schedule(g, streams=workers, costs=costs, memory_limit=settings.memory_limit)
-            for g in graphs
-        ]
-    return [plans[0], *(plan for plan in plans[1:] if len(plan.streams) > 1)]
+def _variants(graph: Graph, settings: Settings) -> list[tuple[str, Schedule]]:
+    """On one stream, and on several the graph cut in every way, each with how it is cut. Ways that
+    change nothing, or turn out to use one stream only, are left out."""
+    workers = settings.workers
+    plans = [("whole", planned(graph, "whole", 1, settings.memory_limit))]
+    for how in CUTS:
+        variant = cut(graph, how, workers, supported)
+        if (variant is graph) == (how == "whole") and (workers > 1 or how == "strips"):
+            plans.append((how, planned(variant, how, workers, settings.memory_limit)))
+    used = (pair for pair in plans[1:] if len(pair[1].streams) > 1 or workers == 1)
+    return [plans[0], *used]
+
+
+def planned(graph: Graph, how: str, streams: int, memory_limit: int | None) -> Schedule:
+    """The schedule of a graph that was cut this way, from its measured costs. Strips are meant to
+    run in their order."""
+    return schedule(
+        graph,
+        streams=streams,
+        costs=RecordedCosts(wait=WAIT_NS),
+        memory_limit=memory_limit,
+        in_order=how == "strips",
+    )
 
 
 def _measure_replays(

@@ -37,9 +37,11 @@ class Plan:
     source: Graph
     """Rewritten, not yet lowered: the same on any machine."""
     lowered: Graph
-    """For this device, not yet in tiles."""
+    """For this device, not yet cut."""
     sides: dict[str, int]
     """Convolutions by Winograd's algorithm: task → side of a tile."""
+    cut: str
+    """How the lowered graph was cut: one of lower.CUTS."""
     graph: Graph
     steps: tuple[Step, ...]
     replay: ReplayPool
@@ -101,6 +103,7 @@ def make_plan(
         source=source,
         lowered=chosen.graph,
         sides=chosen.sides,
+        cut=chosen.cut,
         graph=chosen.replay.graph,
         steps=(*steps, Step.of("choose algorithms", graph, chosen.graph)),
         replay=ReplayPool(chosen.replay, settings.workers, chosen.narrow),

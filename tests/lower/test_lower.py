@@ -1,21 +1,12 @@
 """Lowered graphs compute what they did before, whole and in tiles, on one stream and on several."""
 
-from dataclasses import replace
-
 import pytest
 import torch
+from lowered import agree
 from torch import nn
 
 import nimble
 from nimble import zoo
-from nimble.capture import Target, capture
-from nimble.capture.structure import flatten
-from nimble.compare import relative_error
-from nimble.devices.cpu import Constants, Replay, supported
-from nimble.graph import verify
-from nimble.lower import lower, split
-from nimble.rewrite import rewrite
-from nimble.schedule import schedule
 
 SMALL = {
     "resnet50": "64", "inception_v3": "96", "googlenet": "64", "mobilenet_v2": "32x2",
@@ -23,32 +14,6 @@ SMALL = {
     "densenet121": "64", "randwire": "64", "bert_tiny": "32x2", "gpt2_step": "16",
     "vit_tiny": "64", "lstm": "6", "gru": "6", "mlp": "64x3", "gnn": "32", "unet": "32",
 }  # fmt: skip
-
-
-def graphs(model, args):
-    """Before lowering, after it, and with every task in tiles; and the model's tensors."""
-    tensors, structure = flatten((args, {}))
-    captured = capture(Target.of(model), tensors, structure, "m")
-    plain = rewrite(captured.graph)[0]
-    lowered = verify(lower(plain, supported)[0])
-    long = lowered.with_tasks(replace(task, cost=10**6) for task in lowered.tasks)
-    return plain, lowered, verify(split(long, 2, 1, supported)), captured.tensors, tensors
-
-
-def run(graph, tensors, inputs, streams=1):
-    held = Constants().of(graph, tensors)
-    state = {name: tensor.clone() for name, tensor in tensors.items()}
-    replay = Replay(schedule(graph, streams=streams), {**state, **held})
-    return replay([tensor.clone() for tensor in inputs])
-
-
-def agree(model, *args):
-    plain, lowered, tiled, tensors, inputs = graphs(model, args)
-    expected = run(plain, tensors, inputs)
-    for graph, streams in ((lowered, 1), (tiled, 1), (tiled, 2)):
-        got = run(graph, tensors, inputs, streams)
-        assert relative_error(got, expected) < 1e-3  # Two roundings of one result: check is exact.
-    return lowered, tiled
 
 
 LONG = {"nasnet_a_mobile", "darts", "densenet121", "randwire"}

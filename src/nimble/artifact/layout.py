@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-FORMAT = 4
+FORMAT = 5
 PLAN, WEIGHTS, DIGESTS = "plan.json", "weights.safetensors", "digests.json"

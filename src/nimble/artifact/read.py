@@ -21,12 +21,12 @@ from nimble.capture import Parameters
 from nimble.capture.dtypes import FROM_TORCH, TO_TORCH
 from nimble.capture.operators import find, why_not_pure
 from nimble.capture.types import check_types
-from nimble.choose import LEAST_TO_SPLIT_NS
-from nimble.devices.cpu import WAIT_NS, Constants, Replay, ReplayPool, supported, this_cpu
+from nimble.choose import planned
+from nimble.devices.cpu import Constants, Replay, ReplayPool, supported, this_cpu
 from nimble.errors import ArtifactError, NimbleError
-from nimble.graph import DType, Graph, RecordedCosts, Ref, Role, Symbol, Task, verify_memory
+from nimble.graph import DType, Graph, Ref, Role, Symbol, Task, verify_memory
 from nimble.graph.codec import decode as decode_graph
-from nimble.lower import SIDES, lower, split, use_winograd
+from nimble.lower import CUTS, SIDES, cut, lower, use_winograd
 from nimble.plan import Plan
 from nimble.rewrite import FUNCTIONAL, Step
 from nimble.schedule import Decision, Schedule, Wait, schedule
@@ -155,27 +155,21 @@ def _plan(
     sides = _sides(data["sides"])
     lowered = use_winograd(lowered, sides)
     lowered, known = _with_costs(lowered, data["costs"])
-    graph, known_tiles = lowered, True
-    if data["tiles"] is not None:
-        pieces = _number(data["tiles"]["pieces"])
-        if not 1 <= pieces <= 1024:
-            raise ArtifactError(f"tasks cannot be in {pieces} tiles")
-        graph = split(lowered, pieces, LEAST_TO_SPLIT_NS, supported)
-        graph, known_tiles = _with_costs(graph, data["tiles"]["costs"])
+    how, workers = data["cut"]["how"], _number(data["cut"]["workers"])
+    if how not in CUTS or not 1 <= workers <= 1024:
+        raise ArtifactError(f"tasks cannot be cut as {how!r} for {workers} workers")
+    graph, known_parts = _with_costs(cut(lowered, how, workers, supported), data["cut"]["costs"])
     # Another version of Nimble has other kernels, and so other tasks.
-    keep_schedule = keep_schedule and known and known_tiles
+    keep_schedule = keep_schedule and known and known_parts
     tensors = _tensors(graph, data["tensors"], weights, shared)
     held = constants.of(graph, tensors)
     reason = "saved with the engine"
     if keep_schedule:
-        planned = _schedule(graph, data)
+        made = _schedule(graph, data)
     else:
-        costs = RecordedCosts(wait=WAIT_NS)
-        planned = schedule(
-            graph, streams=settings.workers, costs=costs, memory_limit=settings.memory_limit
-        )
+        made = planned(graph, how, settings.workers, settings.memory_limit)
         reason = "saved elsewhere or for another number of workers, scheduled again here"
-    replay = Replay(planned, {**tensors, **held})
+    replay = Replay(made, {**tensors, **held})
     inputs = tuple(
         (TO_TORCH[DType(dtype)], tuple(shape), tuple(strides))
         for dtype, shape, strides in data["inputs"]
@@ -193,6 +187,7 @@ def _plan(
         source=source,
         lowered=lowered,
         sides=sides,
+        cut=how,
         graph=graph,
         steps=tuple(_record(Step, step) for step in data["steps"]),
         replay=ReplayPool(replay, settings.workers, schedule(lowered, streams=1)),
@@ -200,7 +195,7 @@ def _plan(
         example=[_zeros(dtype, shape, strides) for dtype, shape, strides in inputs],
         reason=reason,
         measured_ns=_number(data["measured_ns"]) if keep_schedule and measured else None,
-        choice=str(data["choice"]) if keep_schedule else planned.decision.reason,
+        choice=str(data["choice"]) if keep_schedule else made.decision.reason,
         paddable=bool(data["paddable"]),
         padded=dict.fromkeys(n for n in data["paddable"] if type(n) is int),
     )

@@ -90,7 +90,11 @@ def _plan(
         "graph": encode_graph(plan.source),
         "sides": plan.sides,
         "costs": [task.cost for task in plan.lowered.tasks],
-        "tiles": _tiles(plan, workers),
+        "cut": {
+            "how": plan.cut,
+            "workers": workers,
+            "costs": [task.cost for task in plan.graph.tasks],
+        },
         "streams": schedule.streams,
         "waits": [[wait.task, wait.on] for wait in schedule.waits],
         "offsets": schedule.offsets,
@@ -102,13 +106,6 @@ def _plan(
         "choice": plan.choice,
         "paddable": sorted(rows for rows, why in plan.padded.items() if why is None),
     }
-
-
-def _tiles(plan: Plan, workers: int) -> dict[str, Any] | None:
-    """How the lowered graph was split into tiles, if it was."""
-    if len(plan.graph.tasks) == len(plan.lowered.tasks):
-        return None
-    return {"pieces": workers, "costs": [task.cost for task in plan.graph.tasks]}
 
 
 def _storable(tensor: torch.Tensor) -> torch.Tensor:

@@ -7,15 +7,19 @@ the mixed radix of the strides. A slice of channels, a tile of rows and a flatte
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nimble.graph.ir import Value
 
 Box: TypeAlias = tuple[tuple[int, int], ...]
 _MOST_PIECES = 1024
+_MOST_MARKED = 1 << 24
+"""Elements that are worth being looked at one by one."""
 
 
 def boxes(values: Sequence[Value]) -> list[Box | None]:
@@ -34,7 +38,7 @@ def apart(a: Value, b: Value) -> bool:
     if overlapping([interval(a), interval(b)]) is None:
         return True
     found = [box for box in boxes([a, b]) if box is not None]
-    return len(found) == 2 and overlapping(found) is None
+    return overlapping(found) is None if len(found) == 2 else clash([a, b]) is None
 
 
 def overlaps_itself(value: Value) -> bool:
@@ -123,3 +127,57 @@ def _without(piece: Box, box: Box) -> list[Box]:
                 rest.append((*inner[:place], (low, high), *piece[place + 1 :]))
         inner[place] = (max(a, c), min(b, d))
     return rest
+
+
+# For values that are no boxes in one radix, such as every other pixel of images of odd sizes:
+# looking at every element.
+
+
+def marked(target: Value, by: Sequence[Value]) -> bool:
+    """As `covered`; False where that would take too long."""
+    marks = _Marks.of([target, *by])
+    if marks is None:
+        return False
+    for value in by:
+        marks.of_value(value)[...] = 1
+    return bool(marks.of_value(target).all())
+
+
+def clash(values: Sequence[Value]) -> tuple[int, int] | None:
+    """The places of two values that have an element in common, if any have; also where that cannot
+    be told in time."""
+    marks = _Marks.of(values)
+    if marks is None:
+        return 0, 1
+    for place, value in enumerate(values):
+        mine = marks.of_value(value)
+        taken = int(mine.max())
+        if taken:
+            return taken - 1, place
+        mine[...] = place + 1
+    return None
+
+
+@dataclass(frozen=True)
+class _Marks:
+    """A number for every element from the first to the last of some values."""
+
+    numbers: NDArray[np.int16]
+    first: int
+    size: int
+
+    @staticmethod
+    def of(values: Sequence[Value]) -> _Marks | None:
+        size = values[0].dtype.itemsize
+        if any(v.dtype.itemsize != size or v.offset % size for v in values):
+            return None
+        first = min(v.offset for v in values)
+        room = (max(v.offset + v.span for v in values) - first) // size
+        if room > _MOST_MARKED or any(s < 0 for v in values for s in v.strides):
+            return None
+        return _Marks(np.zeros(room, np.int16), first, size)
+
+    def of_value(self, value: Value) -> NDArray[np.int16]:
+        at = self.numbers[(value.offset - self.first) // self.size :]
+        steps = [stride * at.itemsize for stride in value.strides]
+        return np.lib.stride_tricks.as_strided(at, value.shape, steps)

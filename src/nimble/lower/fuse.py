@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field
 
-from nimble.graph import Edit, Graph, Ref, Role, Task, contiguous_strides, dependencies
+from nimble.graph import DType, Edit, Graph, Ref, Role, Task, contiguous_strides, dependencies
 from nimble.graph.edit import call
 from nimble.lower.kernels import Supported
 from nimble.lower.program import Instruction, Operand, Program, instructions
@@ -13,7 +13,12 @@ from nimble.rewrite.operators import pure_tasks
 
 MOST_INSTRUCTIONS = 48
 MOST_OPERANDS = 12
-HEADS = frozenset({"nimble.convolution", "nimble.depthwise", "nimble.linear", "nimble.layer_norm"})
+HEADS = frozenset(
+    f"nimble.{name}"
+    for name in (
+        "convolution", "depthwise", "group_norm", "layer_norm", "linear", "matmul", "rms_norm",
+    )
+)  # fmt: skip
 """Tasks that can end with a chain of pointwise operators."""
 
 
@@ -97,6 +102,8 @@ class _Fusion:
         if self._uses.get(root.id) != {t} or root.role is not Role.INTERMEDIATE:
             return False
         if graph.writer[root.id] != last or root.id in self._shown:
+            return False
+        if graph[graph.tasks[t].writes[0]].dtype is not DType.FLOAT32:
             return False
         chained = _chained(self._code[t], v)
         if chained is None or len(group.tail) == MOST_INSTRUCTIONS:
@@ -186,7 +193,8 @@ class _Fusion:
             for name, operands in group.tail
         )
         kwargs = (*head.kwargs, ("operands", tuple(Ref(v) for v in extra)), ("tail", tail))
-        return call(head.name, head.op, head.args, last.results, kwargs, head.origin)
+        results = (*last.results, *head.results[1:])
+        return call(head.name, head.op, head.args, results, kwargs, head.origin)
 
 
 def _chained(code: tuple[Instruction, ...], v: int) -> tuple[Instruction, ...] | None:

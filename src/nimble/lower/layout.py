@@ -16,9 +16,11 @@ _FREE = {
     "aten.cat.default",
     "aten.constant_pad_nd.default",
     "aten._native_batch_norm_legit_no_training.default",
-    "aten.upsample_nearest2d.vec",
-    "aten.upsample_bilinear2d.vec",
+    "aten.upsample_nearest2d.default",
+    "aten.upsample_bilinear2d.default",
+    "aten._upsample_nearest_exact2d.default",
     "aten.native_group_norm.default",
+    "aten._native_batch_norm_legit.no_stats",
 }
 
 
@@ -26,8 +28,8 @@ _ANY_STRIDES = {"aten._softmax.default", "aten._log_softmax.default", "aten._to_
 
 
 def lay_channels_last(graph: Graph, is_pointwise: frozenset[str]) -> Graph:
-    """Give 4-D intermediates that convolutions write or read strides with the channels innermost,
-    and those between them.
+    """Give intermediates that convolutions write or read strides with the channels innermost, and
+    those between them.
 
     What a task computes does not depend on the strides of its operands, so only values change; a
     value whose views could not be told in the new strides keeps its old ones.
@@ -60,12 +62,17 @@ def lay_channels_last(graph: Graph, is_pointwise: frozenset[str]) -> Graph:
 def _images(graph: Graph, follow: Set[str]) -> set[int]:
     """What convolutions read and write, and what is computed with it by tasks that follow."""
     touched = [
-        {graph.content(v).id for v in (*task.reads, *task.writes) if len(graph[v].shape) == 4}
+        {graph.content(v).id for v in (*task.reads, *task.writes) if _may_follow(graph[v])}
         for task in graph.tasks
         if task.op in follow
     ]
     heads = (task for task in graph.tasks if task.op in _HEADS)
-    found = {graph.content(v).id for task in heads for v in (*task.reads[:1], *task.writes)}
+    found = {
+        graph.content(v).id
+        for task in heads
+        for v in (*task.reads[:1], *task.writes)
+        if _may_follow(graph[v])
+    }
     before = -1
     while len(found) > before:
         before = len(found)
@@ -73,6 +80,12 @@ def _images(graph: Graph, follow: Set[str]) -> set[int]:
             if not found.isdisjoint(values):
                 found |= values
     return found
+
+
+def _may_follow(value: Value) -> bool:
+    """An image; or a sequence or volume that is no view: a view of one is often its transposed, as
+    in networks that use both convolutions and matrices."""
+    return len(value.shape) == 4 or (len(value.shape) in (3, 5) and value.is_root)
 
 
 def _of_particular_readers(graph: Graph, follow: Set[str]) -> set[int]:
@@ -90,7 +103,7 @@ def _is_image(value: Value) -> bool:
     return (
         value.is_root
         and value.role is Role.INTERMEDIATE
-        and len(value.shape) == 4
+        and len(value.shape) in (3, 4, 5)
         and value.numel > 0
         and value.strides == contiguous_strides(value.shape)
     )

@@ -42,7 +42,8 @@ def instructions(graph: Graph, task: Task) -> tuple[Instruction, ...] | None:
     builder = _OPERATORS.get(task.op)
     if builder is None or len(task.results) != 1 or task.results[0] is None:
         return None
-    if any(graph[v].dtype is not DType.FLOAT32 for v in (*task.reads, *task.writes)):
+    inside = (DType.FLOAT32, DType.BOOL) if task.op in LOGIC else (DType.FLOAT32,)
+    if any(graph[v].dtype not in inside for v in (*task.reads, *task.writes)):
         return None
     if len(graph[task.results[0]].shape) > MOST_DIMS or graph[task.results[0]].numel == 0:
         return None
@@ -53,6 +54,7 @@ def instructions(graph: Graph, task: Task) -> tuple[Instruction, ...] | None:
 
 
 POINTWISE: frozenset[str]
+LOGIC: frozenset[str]
 Builder = Callable[[Given], list[Instruction] | None]
 
 
@@ -147,6 +149,20 @@ def _rsub(given: Given) -> list[Instruction] | None:
     return [("sub", (_operand(given["other"]), _operand(given["self"])))]
 
 
+def _where(given: Given) -> list[Instruction] | None:
+    return [("where", tuple(_operand(given[name]) for name in ("condition", "self", "other")))]
+
+
+def _masked_fill(given: Given) -> list[Instruction] | None:
+    return [("where", tuple(_operand(given[name]) for name in ("mask", "value", "self")))]
+
+
+def _converted(given: Given) -> list[Instruction] | None:
+    """A number is true if it is not 0."""
+    a = _operand(given["self"])
+    return [("ne", (a, 0.0))] if given["dtype"] is DType.BOOL else [("copy", (a,))]
+
+
 _SAME_NAME = (
     "neg", "abs", "sqrt", "rsqrt", "reciprocal", "exp", "log", "log1p", "expm1", "tanh", "sigmoid",
     "erf", "sin", "cos", "floor", "ceil", "round", "trunc", "relu", "silu", "hardswish",
@@ -176,4 +192,21 @@ _OPERATORS: dict[str, Builder] = {
     "aten.elu.default": _elu,
     "aten.softplus.default": _softplus,
 }
+_OPERATORS |= (
+    _LOGIC_OPERATORS := {
+        **{
+            f"aten.{name}.{kind}": _binary(name)
+            for name in ("eq", "ne", "lt", "le", "gt", "ge")
+            for kind in ("Tensor", "Scalar")
+        },
+        **{f"aten.logical_{name}.default": _binary(f"logical_{name}") for name in ("and", "or")},
+        "aten.logical_not.default": _unary("logical_not"),
+        "aten.masked_fill.Scalar": _masked_fill,
+        "aten.masked_fill.Tensor": _masked_fill,
+        "aten.where.self": _where,
+        "aten._to_copy.default": _converted,
+    }
+)
 POINTWISE = frozenset(_OPERATORS)
+LOGIC = frozenset(_LOGIC_OPERATORS)
+"""Those that read or write truth values too."""

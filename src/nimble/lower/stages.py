@@ -12,7 +12,9 @@ from nimble.lower.fuse import fuse
 from nimble.lower.heads import open_heads
 from nimble.lower.kernels import Supported
 from nimble.lower.layout import lay_channels_last
+from nimble.lower.norms import recognise_norms
 from nimble.lower.program import POINTWISE
+from nimble.lower.recurrent import open_recurrent
 from nimble.rewrite.steps import Step
 
 
@@ -28,6 +30,8 @@ def lower(graph: Graph, supported: Supported) -> tuple[Graph, tuple[Step, ...]]:
 
     passes: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (
         ("open batch norms", open_batch_norms),
+        ("open recurrent layers", open_recurrent),
+        ("recognise norms", lambda g: recognise_norms(g, supported)),
         ("lay channels last", lambda g: lay_channels_last(g, POINTWISE)),
         ("choose kernels", lambda g: open_heads(g, supported)),
         ("fuse", lambda g: fuse(g, supported)),

@@ -6,7 +6,8 @@ channels, heads. The scheduler places tiles and whole tasks alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -16,17 +17,20 @@ from nimble.graph.edit import call
 from nimble.lower.kernels import Supported
 
 PANEL = 16
+_ROWS = 6
+"""Of a matrix that are multiplied at once."""
 Given = dict[str, Any]
 
 
 def split(graph: Graph, pieces: int, least_ns: int, supported: Supported) -> Graph:
     """The graph with every task that takes at least `least_ns` in as many tiles as `pieces`, where
-    that can be done."""
+    that can be done. What is a tile already stays one."""
     edit = Edit(graph)
     by_channels: set[int] = set()
     for task in graph.tasks:
-        splitting = _Tiles(edit, task, pieces, by_channels)
-        tiles = splitting.made() if task.cost >= least_ns else None
+        splitting = Tiles(edit, task, pieces, by_channels)
+        whole = "/" not in task.name
+        tiles = splitting.made() if whole and task.cost >= least_ns else None
         if tiles is None or not all(supported(edit.values, tile) for tile in tiles):
             edit.tasks.append(task)
             continue
@@ -37,7 +41,7 @@ def split(graph: Graph, pieces: int, least_ns: int, supported: Supported) -> Gra
     return edit.done()
 
 
-class _Tiles:
+class Tiles:
     """The tiles of one task."""
 
     def __init__(self, edit: Edit, task: Task, pieces: int, by_channels: set[int]) -> None:
@@ -147,13 +151,17 @@ class _Tiles:
         return self.rows()
 
     def rows(self, step: int = 1, **more: Arg) -> list[Task] | None:
+        return self.between(self.ranges(self.result.shape[2], step), **more)
+
+    def between(self, ranges: Iterable[tuple[int, int]], **more: Arg) -> list[Task] | None:
+        """By these rows of the result."""
         x, *rest = self._task.args
-        source, whole = self.value(x), self.result
+        source = self.value(x)
         assert isinstance(x, Ref)
         (kernel, _), (stride, _) = self._given["kernel"], self._given["stride"]
         (dilation, _), (top, left) = self._given["dilation"], self._given["padding"]
         tiles: list[Task] = []
-        for start, stop in self.ranges(whole.shape[2], step):
+        for start, stop in ranges:
             first = start * stride - top
             last = (stop - 1) * stride - top + (kernel - 1) * dilation + 1
             low, high = max(0, first), min(source.shape[2], last)
@@ -224,16 +232,57 @@ class _Tiles:
         dim = last - 1
         if rows < 24 or dim < 0 or whole.shape[dim] != rows:
             return None
-        for start, stop in self.ranges(rows, 6):
+        for start, stop in self.ranges(rows, _ROWS):
             args = (Ref(self.slice(x.id, 0, start, stop)), weight, bias)
             result = self.slice(self._result, dim, start, stop)
             tiles.append(self.tile(len(tiles), args, (result,), self.operands(dim, start, stop)))
         return tiles
 
-    def outermost(self) -> list[Task] | None:
+    def matmul(self) -> list[Task] | None:
+        """By matrices of the batch, by rows, or by columns; each tile with room of its own."""
+        x, w = self._task.args
+        whole = self.result
+        last = len(whole.shape) - 1
+        outer = next((d for d in range(last - 1) if whole.shape[d] > 1), None)
+        if outer is not None and whole.shape[outer] >= self._pieces:
+            # The operands may have the dimensions of the batch as one.
+            inner = math.prod(whole.shape[outer + 1 : -2])
+            return self._cut_product(outer, 1, lambda a, b: (
+                self._of_batch(x, a * inner, b * inner), self._of_batch(w, a * inner, b * inner)
+            ))  # fmt: skip
+        if whole.shape[last - 1] >= 4 * _ROWS:
+            return self._cut_product(
+                last - 1, _ROWS, lambda a, b: (self.along(x, last - 1, whole, a, b), w)
+            )
+        if whole.shape[last] >= self._pieces * PANEL:
+            return self._cut_product(
+                last, PANEL, lambda a, b: (x, self.along(w, last, whole, a, b))
+            )
+        return None
+
+    def _of_batch(self, arg: Arg, start: int, stop: int) -> Arg:
+        assert isinstance(arg, Ref)
+        dim = next(d for d, n in enumerate(self.value(arg).shape) if n > 1)
+        return Ref(self.slice(arg.id, dim, start, stop))
+
+    def _cut_product(
+        self, dim: int, step: int, args: Callable[[int, int], tuple[Arg, ...]]
+    ) -> list[Task]:
+        tiles: list[Task] = []
+        for start, stop in self.ranges(self.result.shape[dim], step):
+            results = (self.slice(self._result, dim, start, stop), *self.rooms(len(tiles)))
+            changed = self.operands(dim, start, stop)
+            tiles.append(self.tile(len(tiles), args(start, stop), results, changed))
+        return tiles
+
+    def along_one(self) -> list[Task] | None:
+        """What works along one dimension is cut along another."""
+        return self.outermost(but=self._given["dim"])
+
+    def outermost(self, but: int | None = None) -> list[Task] | None:
         """Along the dimension of the results whose steps are largest."""
         whole = self.result
-        able = [d for d, n in enumerate(whole.shape) if n >= self._pieces]
+        able = [d for d, n in enumerate(whole.shape) if n >= self._pieces and d != but]
         if not able:
             return None
         dim = max(able, key=lambda d: whole.strides[d])
@@ -260,6 +309,38 @@ class _Tiles:
             tiles.append(self.tile(len(tiles), args, (result,), self.operands(dim, start, stop)))
         return tiles
 
+    def group_norm(self) -> list[Task] | None:
+        """By elements of the batch, or by groups of channels."""
+        x, weight, bias = self._task.args
+        whole, groups = self.result, self._given["groups"]
+        batch = whole.shape[0] >= self._pieces
+        each = 1 if batch else whole.shape[1] // groups
+        if not batch and groups < self._pieces:
+            return None
+        tiles: list[Task] = []
+        for start, stop in self.ranges(whole.shape[0 if batch else 1], each):
+            dim = 0 if batch else 1
+            changed = self.operands(dim, start, stop)
+            scale, shift = weight, bias
+            if not batch:
+                changed |= {"groups": (stop - start) // each}
+                scale, shift = (self._part_of_bias(arg, start, stop) for arg in (weight, bias))
+            args = (self.along(x, dim, whole, start, stop), scale, shift)
+            result = self.slice(self._result, dim, start, stop)
+            tiles.append(self.tile(len(tiles), args, (result,), changed))
+        return tiles
+
+    def resample(self) -> list[Task] | None:
+        """By rows of the result; any of them may need any of the input's."""
+        if self.result.shape[2] < self._pieces:
+            return None
+        tiles: list[Task] = []
+        for start, stop in self.ranges(self.result.shape[2]):
+            result = self.slice(self._result, 2, start, stop)
+            changed = {"first": self._given["first"] + start}
+            tiles.append(self.tile(len(tiles), self._task.args, (result,), changed))
+        return tiles
+
     def attention(self) -> list[Task] | None:
         """By heads, each tile with room of its own for scores."""
         query, key, value, mask = self._task.args
@@ -275,14 +356,19 @@ class _Tiles:
         return tiles
 
 
-_SPLITS: dict[str, Callable[[_Tiles], list[Task] | None]] = {
-    "nimble.convolution": _Tiles.convolution,
-    "nimble.depthwise": _Tiles.depthwise,
-    "nimble.winograd": _Tiles.winograd,
-    "nimble.pool": _Tiles.pool,
-    "nimble.linear": _Tiles.linear,
-    "nimble.pointwise": _Tiles.outermost,
-    "nimble.copy": _Tiles.outermost,
-    "nimble.layer_norm": _Tiles.layer_norm,
-    "nimble.attention": _Tiles.attention,
+_SPLITS: dict[str, Callable[[Tiles], list[Task] | None]] = {
+    "nimble.convolution": Tiles.convolution,
+    "nimble.depthwise": Tiles.depthwise,
+    "nimble.winograd": Tiles.winograd,
+    "nimble.pool": Tiles.pool,
+    "nimble.linear": Tiles.linear,
+    "nimble.pointwise": Tiles.outermost,
+    "nimble.copy": Tiles.outermost,
+    "nimble.layer_norm": Tiles.layer_norm,
+    "nimble.rms_norm": Tiles.layer_norm,
+    "nimble.group_norm": Tiles.group_norm,
+    "nimble.matmul": Tiles.matmul,
+    "nimble.softmax": Tiles.along_one,
+    "nimble.resample": Tiles.resample,
+    "nimble.attention": Tiles.attention,
 }

@@ -23,12 +23,14 @@ def schedule(
     streams: int | None = None,
     costs: Costs | None = None,
     memory_limit: int | None = None,
+    in_order: bool = False,
 ) -> Schedule:
     """Decide everything that will happen when the graph is replayed, and prove it free of races.
 
     Without `streams`, every two independent tasks get different streams. With it, tasks are spread
     over at most that many, and only where `costs` predict an earlier finish. `memory_limit` caps
-    the bytes of the arena; MemoryLimitError says what is possible if that is not.
+    the bytes of the arena; MemoryLimitError says what is possible if that is not. Of tasks that are
+    ready the one with most to do after it goes first; `in_order`, the first of the graph.
     """
     if streams is not None and streams < 1:
         raise ScheduleError(f"streams={streams}: give at least 1, or None for as many as help")
@@ -36,7 +38,8 @@ def schedule(
     costs = costs or RecordedCosts()
     timing = Timing(tuple(costs.task(graph, task) for task in graph.tasks), costs.wait)
     needed = homes(graph)
-    fastest = concurrent(order) if streams is None else spread(order, timing, streams)
+    priority = range(len(graph.tasks), 0, -1) if in_order else None
+    fastest = concurrent(order) if streams is None else spread(order, timing, streams, priority)
     if memory_limit is None:
         assignment, arena = fastest, arrange(needed, fastest.order)
     else:

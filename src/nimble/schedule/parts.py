@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from nimble.errors import ProofError
 from nimble.graph import DType, Role
-from nimble.graph.regions import boxes, covered, has_no_gaps, interval, overlapping, overlaps_itself
+from nimble.graph.regions import (
+    boxes,
+    clash,
+    covered,
+    has_no_gaps,
+    interval,
+    marked,
+    overlapping,
+    overlaps_itself,
+)
 from nimble.schedule.layout import Layout
 
 _GIVEN = (Role.INPUT, Role.PARAMETER, Role.CONSTANT, Role.STATE)
@@ -73,7 +82,9 @@ class Parts:
                 break
             below = over
         target, *by = boxes([graph[u] for u in (v, *written)])
-        return target is not None and covered(target, [box for box in by if box is not None])
+        if target is not None and covered(target, [box for box in by if box is not None]):
+            return True
+        return None in (target, *by) and marked(graph[v], [graph[u] for u in written])
 
     def _check_apart(self, content: int, written: list[int]) -> None:
         if len(written) > _MOST_PARTS:
@@ -92,4 +103,4 @@ class Parts:
             return None
         found = boxes(values)
         known = [box for box in found if box is not None]
-        return overlapping(known) if len(known) == len(found) else (0, 1)
+        return overlapping(known) if len(known) == len(found) else clash(values)

@@ -14,26 +14,39 @@ def broadcast(value: Value, shape: tuple[int, ...]) -> list[int]:
     return strides
 
 
+def even_step(shape: tuple[int, ...], strides: tuple[int, ...]) -> int | None:
+    """From element to element of dimensions that are walked as one, if it is always the same."""
+    step, seen = 0, 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size == 1:
+            continue
+        if seen == 1:
+            step = stride
+        elif stride != step * seen:
+            return None
+        seen *= size
+    return step
+
+
 def image(value: Value) -> tuple[int, int, int]:
+    """Strides from image to image, row to row, pixel to pixel. A sequence is one row."""
+    if len(value.shape) == 3:
+        return value.strides[0], 0, value.strides[2]
     return value.strides[0], value.strides[2], value.strides[3]
 
 
 def pixels(value: Value, like: Value) -> tuple[int, int] | None:
     """The strides of an operand of an image's tail: from pixel to pixel, and from channel to
     channel."""
-    shape = (1,) * (4 - len(value.shape)) + value.shape
-    strides = (0,) * (4 - len(value.shape)) + value.strides
-    steps = [0 if n == 1 else s for n, s in zip(shape, strides, strict=True)]
-    if shape[0] == 1 and shape[2:] == (1, 1) and like.shape[0] == 1:
-        return 0, steps[1]
+    dims = len(like.shape)
+    shape = (1,) * (dims - len(value.shape)) + value.shape
+    strides = (0,) * (dims - len(value.shape)) + value.strides
+    if value.numel == shape[1]:
+        return 0, strides[1] if shape[1] > 1 else 0
     if shape != like.shape:
         return None
-    n, c, h, w = shape
-    pixel = steps[3] if w > 1 else (steps[2] if h > 1 else steps[0])
-    even = (h == 1 or w == 1 or steps[2] == w * pixel) and (
-        n == 1 or h * w == 1 or steps[0] == h * w * pixel
-    )
-    return (pixel, steps[1] if c > 1 else 1) if even else None
+    pixel = even_step((shape[0], *shape[2:]), (strides[0], *strides[2:]))
+    return None if pixel is None else (pixel, strides[1] if shape[1] > 1 else 1)
 
 
 def down_of(value: Value, rows: int) -> int | None:
@@ -51,13 +64,5 @@ def matrix(value: Value, rows: int, columns: int) -> tuple[int, int] | None:
     if value.shape[-1:] != (columns,) or value.numel != rows * columns:
         return None
     inner = value.strides[-1] if columns > 1 else 1
-    step, seen = None, 1
-    for size, stride in zip(reversed(value.shape[:-1]), reversed(value.strides[:-1]), strict=True):
-        if size == 1:
-            continue
-        if step is None:
-            step = stride
-        elif stride != step * seen:
-            return None
-        seen *= size
-    return (columns if step is None else step), inner
+    step = even_step(value.shape[:-1], value.strides[:-1])
+    return None if step is None else (step if rows > 1 else columns, inner)

@@ -1,0 +1,66 @@
+#include "../matmul.h"
+
+#include "product.h"
+#include "program.h"
+#include "walk.h"
+
+namespace nimble::NIMBLE_ISA {
+namespace {
+
+constexpr float kOnes[] = {1, 1, 1, 1, 1, 1};
+constexpr std::int64_t kFewRows = 12;  // fewer are not worth packing what lies well already
+
+// Columns [n, n + 16) of w, one row of 16 after the other, with zeros where there is no column.
+void pack(const MatmulPlan& plan, float* out, const float* w, std::int64_t columns) {
+  if (plan.w_column == 1 && columns == kPanel) {
+    for (std::int64_t k = 0; k < plan.k; ++k, out += kPanel, w += plan.w_row) {
+      store(out, load(w));
+      store(out + 8, load(w + 8));
+    }
+    return;
+  }
+  for (std::int64_t c = 0; c < kPanel; ++c) {
+    const float* from = w + c * plan.w_column;
+    for (std::int64_t k = 0; k < plan.k; ++k) {
+      out[k * kPanel + c] = c < columns ? from[k * plan.w_row] : 0.0f;
+    }
+  }
+}
+
+}  // namespace
+
+void matmul(void* context) {
+  const auto& call = *static_cast<const NativeCall*>(context);
+  const auto& plan = *static_cast<const MatmulPlan*>(call.plan);
+  auto* scratch = call.operand<float>(1);
+  Walk walk{plan.batch};
+  for (std::int64_t b = 0; b < plan.batch.count; ++b, walk.next()) {
+    float* y = call.operand<float>(0) + walk.at[0];
+    const float* x = call.operand<const float>(2) + walk.at[1];
+    const float* w = call.operand<const float>(3) + walk.at[2];
+    for (std::int64_t n = 0; n < plan.n; n += kPanel) {
+      const std::int64_t columns = least<std::int64_t>(kPanel, plan.n - n);
+      const float* panel = w + n * plan.w_column;
+      std::int64_t w_row = plan.w_row;
+      if (plan.w_column != 1 || columns < kPanel || plan.m > kFewRows) {
+        pack(plan, scratch, panel, columns);
+        panel = scratch;
+        w_row = kPanel;
+      }
+      const std::int64_t groups = (plan.m + 5) / 6;  // of rows, all nearly the same height
+      std::int64_t row = 0;
+      for (std::int64_t group = 0; group < groups; ++group) {
+        const std::int64_t rows = (plan.m - row + groups - group - 1) / (groups - group);
+        product_of<false>(rows, y + row * plan.y_row + n, plan.y_row, x + row * plan.x_row,
+                          plan.x_row, {panel, w_row, 0}, columns, plan.k, kOnes);
+        row += rows;
+      }
+    }
+    if (!plan.epilogue.present) continue;
+    for (std::int64_t r = 0; r < plan.m; ++r) {
+      finish(plan.epilogue, call, y + r * plan.y_row, b * plan.m + r, 0, plan.n);
+    }
+  }
+}
+
+}  // namespace nimble::NIMBLE_ISA

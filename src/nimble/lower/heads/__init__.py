@@ -1,0 +1,56 @@
+"""Operators that have a kernel of our own, with their weights packed ahead of time.
+
+A `nimble.` task says all that its kernel must know in plain arguments; weights are packed by tasks
+that depend on parameters only, so that they move to the prologue.
+"""
+
+from __future__ import annotations
+
+from nimble.graph import Graph
+from nimble.lower.heads import (
+    attention,
+    convolutions,
+    gathers,
+    images,
+    matrices,
+    norms,
+    padding,
+    reductions,
+)
+from nimble.lower.heads.opening import PANEL, Conversion, Opening, is_image
+from nimble.lower.kernels import Supported
+from nimble.rewrite import fold_constants, remove_dead_tasks
+from nimble.rewrite.operators import arguments, pure_tasks
+
+__all__ = ["PANEL", "is_image", "open_heads"]
+
+_CONVERSIONS: dict[str, Conversion] = {
+    **attention.CONVERSIONS,
+    **convolutions.CONVERSIONS,
+    **gathers.CONVERSIONS,
+    **images.CONVERSIONS,
+    **matrices.CONVERSIONS,
+    **norms.CONVERSIONS,
+    **padding.CONVERSIONS,
+    **reductions.CONVERSIONS,
+}
+
+
+def open_heads(graph: Graph, supported: Supported) -> Graph:
+    """Replace operators by `nimble.` ones wherever a kernel of ours computes the same."""
+    opening = Opening(graph)
+    pure = pure_tasks(graph)
+    for t, task in enumerate(graph.tasks):
+        convert = _CONVERSIONS.get(task.op)
+        made = None
+        if convert is not None and t in pure and opening.is_float32(task):
+            opening.begin()
+            made = convert(opening, task, arguments(task))
+            if made is None or not all(
+                supported(opening.edit.values, t) for t in made if t.op.startswith("nimble.")
+            ):
+                opening.give_up()
+                made = None
+        opening.edit.tasks.extend([task] if made is None else made)
+    # Padding that a convolution took over is dead.
+    return fold_constants(remove_dead_tasks(opening.edit.done()))

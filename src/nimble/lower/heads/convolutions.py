@@ -1,0 +1,310 @@
+"""Convolutions: plain, grouped and depthwise; of one, two and three dimensions; transposed.
+
+There are kernels for images only. A sequence is an image one pixel wide. A convolution of volumes
+is a sum of convolutions of images, one for each tap along the depth. A transposed convolution by
+stride s is s x s ordinary ones, each of which writes every s-th pixel of every s-th row.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import product
+
+from nimble.graph import Arg, DType, Ref, Role, Task
+from nimble.graph.edit import call
+from nimble.lower.heads.opening import Conversion, Given, Opening, spread
+from nimble.lower.heads.padding import taken_over
+from nimble.lower.layout import channels_last
+
+_MOST_TAPS, _MOST_CHANNELS = 121, 8192
+_LEAST_OF_A_GROUP = 4
+"""Input channels; with fewer, most of the multiplications are by zero."""
+
+
+@dataclass(frozen=True)
+class _Convolution:
+    """What an operator asks for, a number for each spatial dimension."""
+
+    x: Ref
+    weight: Ref
+    bias: Arg
+    result: int
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+
+
+def _convolution(opening: Opening, task: Task, given: Given) -> list[Task] | None:
+    x, weight, bias = given["input"], given["weight"], given["bias"]
+    groups, result = given["groups"], task.results[0]
+    if not isinstance(x, Ref) or not isinstance(weight, Ref) or result is None:
+        return None
+    if not opening.is_fixed(weight) or (bias is not None and not opening.is_fixed(bias)):
+        return None
+    if opening.value(x).numel == 0 or opening.edit.values[result].numel == 0:
+        return None
+    dims = len(opening.value(x).shape) - 2
+    assert isinstance(groups, int)
+    asked = _Convolution(
+        x, weight, bias, result,
+        spread(given["stride"], (1,) * dims, dims), spread(given["padding"], (0,) * dims, dims),
+        spread(given["dilation"], (1,) * dims, dims), groups,
+    )  # fmt: skip
+    if dims == 3:
+        return None if given["transposed"] else _of_volumes(opening, task, asked)
+    if dims not in (1, 2):
+        return None
+    return (_transposed if given["transposed"] else _plain)(opening, task, asked)
+
+
+def _plain(opening: Opening, task: Task, asked: _Convolution) -> list[Task] | None:
+    made: list[Task] = []
+    x, before = taken_over(opening, asked.x)
+    source = opening.image(made, x, task.origin)
+    padding = tuple(p + q for p, q in zip(asked.padding, before, strict=True))
+    target, copies = opening.as_image(asked.result, task.origin)
+    convolved = _one(
+        opening, made, task.name, task.origin, source, asked.weight, asked.bias, target,
+        asked.stride, padding, asked.dilation, asked.groups,
+    )  # fmt: skip
+    return None if convolved is None else [*made, convolved, *copies]
+
+
+def _one(
+    opening: Opening, made: list[Task], name: str, origin: str, x: Ref, weight: Ref, bias: Arg,
+    result: int, stride: tuple[int, ...], padding: tuple[int, ...], dilation: tuple[int, ...],
+    groups: int, *, added: int | None = None,
+) -> Task | None:  # fmt: skip
+    """A convolution of an image by weights (out, in, taps…) or (groups, out, in, taps…), if there
+    is a kernel for it: its padding is that before the first row and column."""
+    shape = opening.value(weight).shape
+    kernel = shape[-len(stride) :]
+    out, channels = math.prod(shape[: -len(stride) - 1]), shape[-len(stride) - 1]
+    depthwise = channels == 1 and groups > 1 and out == groups
+    if math.prod(kernel) > _MOST_TAPS or channels > _MOST_CHANNELS:
+        return None
+    if groups > 1 and not depthwise and channels < _LEAST_OF_A_GROUP:
+        return None
+    taps = math.prod(kernel)
+    packed = (
+        opening.depthwise(made, weight, taps, origin)
+        if depthwise
+        else opening.packed(made, weight, groups, (out, channels, taps), origin)
+    )
+    kwargs: tuple[tuple[str, Arg], ...] = (
+        ("kernel", _pair(kernel, 1)),
+        ("stride", _pair(stride, 1)),
+        ("padding", _pair(padding, 0)),
+        ("dilation", _pair(dilation, 1)),
+        ("groups", groups),
+    )
+    if added is not None:
+        kwargs = (*kwargs, ("operands", (Ref(added),)), ("tail", (("add", (0, 1)),)))
+    op = "nimble.depthwise" if depthwise else "nimble.convolution"
+    return call(name, op, (x, packed, bias), (result,), kwargs, origin)
+
+
+def _pair(numbers: tuple[int, ...], otherwise: int) -> tuple[int, ...]:
+    """For rows and columns. A sequence is an image one column wide."""
+    return numbers if len(numbers) == 2 else (*numbers, otherwise)
+
+
+# Volumes
+
+
+def _of_volumes(opening: Opening, task: Task, asked: _Convolution) -> list[Task] | None:
+    """The sum over the taps along the depth of convolutions of images, whose batch are the depths
+    of the result."""
+    made: list[Task] = []
+    source = _with_depths(opening, made, asked, task.origin)
+    target = asked.result
+    volume = opening.edit.values[target]
+    copies: list[Task] = []
+    if volume.strides[1] != 1 and volume.shape[1] != 1:
+        target = _volume(opening, f"{volume.name}.channels_last", volume.shape)
+        name = opening.name("relay")
+        copies.append(call(name, "nimble.copy", (Ref(target),), (asked.result,), (), task.origin))
+    deep = opening.value(asked.weight).shape[2]
+    for n in range(volume.shape[0]):
+        before: int | None = None
+        for tap in range(deep):
+            last = tap == deep - 1
+            images = _images(
+                opening, source, n, tap * asked.dilation[0], asked.stride[0], volume.shape[2]
+            )
+            result = _images(opening, target, n, 0, 1, volume.shape[2]) if last else _sum(
+                opening, f"{volume.name}.{n}.{tap}", volume.shape
+            )  # fmt: skip
+            convolved = _one(
+                opening, made, f"{task.name}.{n}.{tap}", task.origin, Ref(images),
+                _tap(opening, asked.weight, tap), asked.bias if tap == 0 else None, result,
+                asked.stride[1:], asked.padding[1:], asked.dilation[1:], asked.groups, added=before,
+            )  # fmt: skip
+            if convolved is None:
+                return None
+            made.append(convolved)
+            before = result
+    return [*made, *copies]
+
+
+def _with_depths(opening: Opening, made: list[Task], asked: _Convolution, origin: str) -> int:
+    """The input with its channels innermost and its padding along the depth there in memory."""
+    value = opening.value(asked.x)
+    padding = asked.padding[0]
+    laid = value.shape[1] == 1 or value.strides[1] == 1
+    if laid and not padding:
+        return asked.x.id
+    n, c, d, h, w = value.shape
+    volume = _volume(opening, f"{value.name}.deep", (n, c, d + 2 * padding, h, w))
+    if padding:
+        kwargs: tuple[tuple[str, Arg], ...] = (("before", (0, 0, padding, 0, 0)), ("value", 0.0))
+        made.append(call(opening.name("pad"), "nimble.pad", (asked.x,), (volume,), kwargs, origin))
+    else:
+        made.append(call(opening.name("relay"), "nimble.copy", (asked.x,), (volume,), (), origin))
+    return volume
+
+
+def _volume(opening: Opening, name: str, shape: tuple[int, ...]) -> int:
+    return opening.edit.add_root(
+        name, Role.INTERMEDIATE, DType.FLOAT32, shape, channels_last(shape)
+    )
+
+
+def _sum(opening: Opening, name: str, shape: tuple[int, ...]) -> int:
+    """Room for a sum over some of the taps."""
+    _, c, d, h, w = shape
+    return _volume(opening, name, (d, c, h, w))
+
+
+def _images(opening: Opening, v: int, n: int, first: int, step: int, count: int) -> int:
+    """Every `step`-th depth of a volume of the batch, as a batch of images."""
+    value = opening.edit.values[v]
+    batch, channel, depth, row, column = value.strides
+    offset = (n * batch + first * depth) * value.dtype.itemsize
+    _, c, _, h, w = value.shape
+    return opening.edit.add_view(
+        f"{value.name}[{n}]", v, (count, c, h, w), (step * depth, channel, row, column), offset
+    )
+
+
+def _tap(opening: Opening, weight: Ref, tap: int) -> Ref:
+    value = opening.value(weight)
+    shape, strides = value.shape[:2] + value.shape[3:], value.strides[:2] + value.strides[3:]
+    offset = tap * value.strides[2] * value.dtype.itemsize
+    return Ref(opening.edit.add_view(f"{value.name}.{tap}", weight.id, shape, strides, offset))
+
+
+# Transposed
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """Every stride-th row (or column) of the result, beginning with row `start`."""
+
+    start: int
+    count: int
+    first_tap: int
+    """Of the weights in reverse order."""
+    tap_step: int
+    taps: int
+    dilation: int
+    shift: int
+    """The input row that the first tap of the first row reads; before the first where negative."""
+
+
+def _phases(
+    size: int, out: int, kernel: int, stride: int, padding: int, dilation: int
+) -> list[_Phase] | None:
+    """Row o = s q + start of the result is made of the taps k with s | o + padding - k dilation."""
+    common = math.gcd(stride, dilation)
+    found = []
+    for start in range(min(stride, out)):
+        taps = [k for k in range(kernel) if (start + padding - k * dilation) % stride == 0]
+        if not taps:
+            return None
+        shift = (start + padding - taps[-1] * dilation) // stride
+        if shift >= size:
+            return None
+        found.append(
+            _Phase(
+                start, -(-(out - start) // stride), kernel - 1 - taps[-1], stride // common,
+                len(taps), dilation // common, shift,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _transposed(opening: Opening, task: Task, asked: _Convolution) -> list[Task] | None:
+    made: list[Task] = []
+    weight, groups = opening.value(asked.weight), asked.groups
+    dims = len(asked.stride)
+    source = opening.image(made, asked.x, task.origin)
+    target, copies = opening.as_image(asked.result, task.origin)
+    image, result = opening.value(source), opening.edit.values[target]
+    phases = [
+        _phases(
+            image.shape[2 + d], result.shape[2 + d], weight.shape[2 + d], asked.stride[d],
+            asked.padding[d], asked.dilation[d],
+        )
+        for d in range(dims)
+    ]  # fmt: skip
+    if any(found is None for found in phases):
+        return None
+    over = tuple(range(2, 2 + dims))
+    flipped = opening.once(
+        ("flipped", *opening.same(asked.weight.id)),
+        lambda: opening.task(
+            made, "aten.flip.default", weight.shape, (asked.weight, over), task.origin
+        ),
+    )
+    columns = (phases[1] or []) if dims == 2 else [_Phase(0, 1, 0, 1, 1, 1, 0)]
+    for row, column in product(phases[0] or [], columns):
+        each = (row, column)[:dims]
+        convolved = _one(
+            opening, made, f"{task.name}.{row.start}.{column.start}", task.origin,
+            _shifted(opening, source, each), _taps(opening, flipped, groups, each), asked.bias,
+            _every(opening, target, asked.stride, each), (1,) * dims,
+            tuple(max(0, -p.shift) for p in each), tuple(p.dilation for p in each), groups,
+        )  # fmt: skip
+        if convolved is None:
+            return None
+        made.append(convolved)
+    return [*made, *copies]
+
+
+def _shifted(opening: Opening, x: Ref, phases: tuple[_Phase, ...]) -> Ref:
+    """The image from the first row and column that a phase reads."""
+    value = opening.value(x)
+    cut = [max(0, p.shift) for p in phases]
+    shape = (*value.shape[:2], *(n - c for n, c in zip(value.shape[2:], cut, strict=True)))
+    steps = sum(c * s for c, s in zip(cut, value.strides[2:], strict=True))
+    offset = steps * value.dtype.itemsize
+    return Ref(opening.edit.add_view(f"{value.name}.cut", x.id, shape, value.strides, offset))
+
+
+def _taps(opening: Opening, flipped: Ref, groups: int, phases: tuple[_Phase, ...]) -> Ref:
+    """(in, out, taps…) → (groups, out, in, the phase's taps…)."""
+    value = opening.value(flipped)
+    inside, out = value.shape[:2]
+    a, b, *steps = value.strides
+    shape = (groups, out, inside // groups, *(p.taps for p in phases))
+    strides = (inside // groups * a, b, a,
+               *(s * p.tap_step for s, p in zip(steps, phases, strict=True)))  # fmt: skip
+    first = sum(p.first_tap * s for p, s in zip(phases, steps, strict=True))
+    offset = first * value.dtype.itemsize
+    return Ref(opening.edit.add_view("taps", flipped.id, shape, strides, offset))
+
+
+def _every(opening: Opening, v: int, stride: tuple[int, ...], phases: tuple[_Phase, ...]) -> int:
+    """The pixels of the result that a phase writes."""
+    value = opening.edit.values[v]
+    shape = (*value.shape[:2], *(p.count for p in phases))
+    strides = (*value.strides[:2], *(s * t for s, t in zip(value.strides[2:], stride, strict=True)))
+    first = sum(p.start * s for p, s in zip(phases, value.strides[2:], strict=True))
+    offset = first * value.dtype.itemsize
+    return opening.edit.add_view(f"{value.name}.phase", v, shape, strides, offset)
+
+
+CONVERSIONS: dict[str, Conversion] = {"aten.convolution.default": _convolution}

@@ -1,0 +1,86 @@
+"""Images made smaller and larger: pooling and resampling."""
+
+from __future__ import annotations
+
+from nimble.graph import Arg, Ref, Task
+from nimble.graph.edit import call
+from nimble.lower.heads.opening import Conversion, Given, Opening, is_image, spread
+
+
+def _pool(opening: Opening, task: Task, given: Given) -> list[Task] | None:
+    x = _image_in_and_out(opening, task, given["self"])
+    if x is None or not opening.unread(*task.results[1:]):
+        return None
+    kernel = spread(given["kernel_size"], ())
+    kwargs: list[tuple[str, Arg]] = [
+        ("kernel", kernel),
+        ("stride", spread(given["stride"], kernel)),
+        ("padding", spread(given["padding"], (0, 0))),
+        ("dilation", spread(given.get("dilation", ()), (1, 1))),
+    ]
+    kind = "max" if task.op.startswith("aten.max") else "mean"
+    if kind == "mean":
+        kwargs.append(("counts_padding", given["count_include_pad"]))
+        kwargs.append(("divisor", given["divisor_override"] or 0))
+    kwargs.append(("kind", kind))
+    return [call(task.name, "nimble.pool", (x,), task.results[:1], tuple(kwargs), task.origin)]
+
+
+def _adaptive(opening: Opening, task: Task, given: Given) -> list[Task] | None:
+    x = _image_in_and_out(opening, task, given["self"])
+    if x is None:
+        return None
+    return [call(task.name, "nimble.adaptive_pool", (x,), task.results, (), task.origin)]
+
+
+def _image_in_and_out(opening: Opening, task: Task, x: Arg) -> Ref | None:
+    """The operand, if it is an image and so is the result."""
+    result = task.results[0]
+    if not isinstance(x, Ref) or result is None or opening.value(x).numel == 0:
+        return None
+    both = (opening.value(x), opening.edit.values[result])
+    return x if all(is_image(v) and len(v.shape) == 4 and v.numel for v in both) else None
+
+
+def _resample(opening: Opening, task: Task, given: Given) -> list[Task] | None:
+    """To the nearest pixel, or bilinear. The steps from pixel to pixel are PyTorch's own."""
+    x, result = given["self"], task.results[0]
+    if not isinstance(x, Ref) or result is None or len(opening.value(x).shape) != 4:
+        return None
+    source, whole = opening.value(x), opening.edit.values[result]
+    if 0 in (source.numel, whole.numel):
+        return None
+    aligned = bool(given.get("align_corners", False))
+    factors = [given.get("scales_h"), given.get("scales_w")]
+    steps = tuple(
+        _step(n, out, factor, aligned)
+        for n, out, factor in zip(source.shape[2:], whole.shape[2:], factors, strict=True)
+    )
+    mode = _MODES[task.op] + ("_aligned" if aligned else "")
+    made: list[Task] = []
+    image = opening.image(made, x, task.origin)
+    target, copies = opening.as_image(result, task.origin)
+    kwargs = (("mode", mode), ("steps", steps), ("first", 0))
+    name, origin = task.name, task.origin
+    resampled = call(name, "nimble.resample", (image,), (target,), kwargs, origin)
+    return [*made, resampled, *copies]
+
+
+def _step(size: int, out: int, factor: Arg, aligned: bool) -> float:
+    """Input pixels per output pixel."""
+    if aligned:
+        return (size - 1) / (out - 1) if out > 1 else 0.0
+    return 1 / factor if isinstance(factor, float) and factor > 0 else size / out
+
+
+_MODES = {
+    "aten._upsample_nearest_exact2d.default": "exact",
+    "aten.upsample_bilinear2d.default": "bilinear",
+    "aten.upsample_nearest2d.default": "nearest",
+}
+CONVERSIONS: dict[str, Conversion] = {
+    "aten._adaptive_avg_pool2d.default": _adaptive,
+    "aten.avg_pool2d.default": _pool,
+    "aten.max_pool2d_with_indices.default": _pool,
+    **dict.fromkeys(_MODES, _resample),
+}

@@ -1,0 +1,43 @@
+"""A model before lowering, after it and in tiles: all must agree."""
+
+from dataclasses import replace
+
+from nimble.capture import Target, capture
+from nimble.capture.structure import flatten
+from nimble.compare import relative_error
+from nimble.devices.cpu import Constants, Replay, supported
+from nimble.graph import verify
+from nimble.lower import lower, split
+from nimble.rewrite import rewrite
+from nimble.schedule import schedule
+
+
+def graphs(model, args):
+    """Before lowering, after it, and with every task in tiles; and the model's tensors."""
+    tensors, structure = flatten((args, {}))
+    captured = capture(Target.of(model), tensors, structure, "m")
+    plain = rewrite(captured.graph)[0]
+    lowered = verify(lower(plain, supported)[0])
+    long = lowered.with_tasks(replace(task, cost=10**6) for task in lowered.tasks)
+    return plain, lowered, verify(split(long, 2, 1, supported)), captured.tensors, tensors
+
+
+def run(graph, tensors, inputs, streams=1, *, in_order=False):
+    held = Constants().of(graph, tensors)
+    state = {name: tensor.clone() for name, tensor in tensors.items()}
+    replay = Replay(schedule(graph, streams=streams, in_order=in_order), {**state, **held})
+    return replay([tensor.clone() for tensor in inputs])
+
+
+def agree(model, *args):
+    plain, lowered, tiled, tensors, inputs = graphs(model, args)
+    expected = run(plain, tensors, inputs)
+    for graph, streams in ((lowered, 1), (tiled, 1), (tiled, 2)):
+        got = run(graph, tensors, inputs, streams)
+        assert relative_error(got, expected) < 1e-3  # Two roundings of one result: check is exact.
+    return lowered, tiled
+
+
+def fell_back(graph):
+    """The operators that ATen computes."""
+    return [task.op for task in graph.tasks if not task.op.startswith("nimble.")]
