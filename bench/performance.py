@@ -1,11 +1,13 @@
 """Runs the standard set and writes its tables into docs/performance.md and README.md. `make bench`.
 
-`python bench/performance.py --from out.json` writes them from figures measured before.
+`python bench/performance.py --from out.json` writes them from figures measured before, and `--models
+resnet50 --keep out.json` measures some networks anew: the others stay as they are in that file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +17,7 @@ from rich.console import Console
 from nimble.bench import Network, Result, Row, Settings
 from nimble.bench.command import run_bench
 from nimble.bench.contestants import NIMBLE
+from nimble.bench.page import page as bench_page
 
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- performance -->", "<!-- /performance -->"
@@ -52,17 +55,34 @@ def main(
     ),
     models: Annotated[str, typer.Option(help="the set")] = ",".join(MODELS),
     against: Annotated[str, typer.Option(help="the peers")] = ",".join(PEERS),
+    keep: Annotated[
+        Path | None, typer.Option(help="the JSON of an earlier bench; its other networks stay")
+    ] = None,
 ) -> None:
     """Measure the standard set, or read it, and rewrite the tables."""
+    earlier = Result.load(keep) if keep is not None else None
     if figures is None:
         out.parent.mkdir(parents=True, exist_ok=True)
         settings = Settings(tuple(against.split(",")), timeout=TIMEOUT)
         page = out.with_suffix(".html")
         result = run_bench(models.split(","), settings, Console(), Console(stderr=True), out, page)
+        if earlier is not None:
+            result = joined(earlier, result)
+            result.save(out)
+            page.write_text(bench_page(result))
     else:
         result = Result.load(figures)
     rewrite(ROOT / "README.md", overview(result))
     rewrite(ROOT / "docs" / "performance.md", everything(result))
+
+
+def joined(earlier: Result, later: Result) -> Result:
+    """All networks of both, in the earlier order; where both have one, the later's."""
+    models = dict.fromkeys((*earlier.models, *later.models))
+    source = {model: later if model in later.models else earlier for model in models}
+    rows = (row for model in models for row in source[model].rows if row.model == model)
+    networks = (source[model].network(model) for model in models)
+    return replace(later, rows=tuple(rows), networks=tuple(n for n in networks if n is not None))
 
 
 def rewrite(path: Path, lines: Iterator[str]) -> None:

@@ -63,6 +63,12 @@ def test_convolutions_of_volumes(groups, stride, padding, dilation):
     native(nn.Sequential(layer, nn.ReLU(), nn.Conv3d(8, 5, 1)), torch.randn(2, 8, 6, 7, 9))
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("high", [2, 16])
+def test_windows_side_by_side(channels, high):
+    native(nn.Conv2d(channels, 20, (high, 16), (high, 16)), torch.randn(2, channels, 32, 48))
+
+
 @pytest.mark.parametrize("pads", [(1, 2, 0, 1), (0, 1, 0, 1)])
 def test_a_convolution_takes_over_the_padding_before_it(pads):
     model = nn.Sequential(nn.ZeroPad2d(pads), nn.Conv2d(3, 8, 3, 2))

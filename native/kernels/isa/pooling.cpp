@@ -19,6 +19,11 @@ Window window_at(const PoolAxis& axis, std::int64_t out, bool adaptive) {
   }
   const std::int64_t start = out * axis.stride - axis.padding;
   const std::int64_t padded = least(start + axis.kernel, axis.in + axis.padding) - start;
+  if (axis.dilation == 1) {  // as below, without its divisions
+    const std::int64_t from = most<std::int64_t>(start, 0);
+    const std::int64_t stop = least(start + axis.kernel, axis.in);
+    return {from, most<std::int64_t>(0, stop - from), 1, padded};
+  }
   const std::int64_t skipped = start < 0 ? (-start + axis.dilation - 1) / axis.dilation : 0;
   const std::int64_t first = start + skipped * axis.dilation;
   const std::int64_t inside = (axis.in - first + axis.dilation - 1) / axis.dilation;
@@ -26,20 +31,24 @@ Window window_at(const PoolAxis& axis, std::int64_t out, bool adaptive) {
   return {first, most<std::int64_t>(0, count), axis.dilation, padded};
 }
 
-// kVectors vectors of channels of one output pixel. The last may be partial.
-template <bool kMax, int kVectors, bool kPartial>
+// kVectors vectors of channels of one output pixel. The last may be partial. Windows have kSide x
+// kSide pixels, or as many as they say if that is 0.
+template <bool kMax, int kVectors, bool kPartial, int kSide>
 NIMBLE_INLINE void pool_channels(float* y, const float* x, const Window& h, const Window& w,
                                  std::int64_t x_h, std::int64_t x_w, float factor,
                                  std::int64_t left) {
+  const std::int64_t high = kSide > 0 ? kSide : h.count, wide = kSide > 0 ? kSide : w.count;
   F8 total[kVectors];
 #pragma GCC unroll 4
   for (F8& t : total) t = splat(kMax ? -__builtin_inff() : 0.0f);
-  for (std::int64_t i = 0; i < h.count; ++i) {
+#pragma GCC unroll 3
+  for (std::int64_t i = 0; i < high; ++i) {
     const float* row = x + (h.first + i * h.step) * x_h + w.first * x_w;
     F8 part[kVectors];  // rows are summed by themselves, to keep the rounding error small
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) part[v] = kMax ? total[v] : splat(0.0f);
-    for (std::int64_t k = 0; k < w.count; ++k) {
+#pragma GCC unroll 3
+    for (std::int64_t k = 0; k < wide; ++k) {
       const float* at = row + k * w.step * x_w;
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
@@ -57,7 +66,7 @@ NIMBLE_INLINE void pool_channels(float* y, const float* x, const Window& h, cons
   }
 }
 
-template <bool kMax>
+template <bool kMax, int kSide>
 void pool_pixel(const PoolPlan& plan, float* y, const float* x, const Window& h, const Window& w) {
   float divisor = plan.divisor;
   if (divisor == 0.0f) {
@@ -67,14 +76,14 @@ void pool_pixel(const PoolPlan& plan, float* y, const float* x, const Window& h,
   }
   std::int64_t c = 0;
   for (; c + 32 <= plan.channels; c += 32) {
-    pool_channels<kMax, 4, false>(y + c, x + c, h, w, plan.x_h, plan.x_w, divisor, 0);
+    pool_channels<kMax, 4, false, kSide>(y + c, x + c, h, w, plan.x_h, plan.x_w, divisor, 0);
   }
   for (; c + 8 <= plan.channels; c += 8) {
-    pool_channels<kMax, 1, false>(y + c, x + c, h, w, plan.x_h, plan.x_w, divisor, 0);
+    pool_channels<kMax, 1, false, kSide>(y + c, x + c, h, w, plan.x_h, plan.x_w, divisor, 0);
   }
   const std::int64_t left = plan.channels - c;
   if (left == 0) return;
-  pool_channels<kMax, 1, true>(y + c, x + c, h, w, plan.x_h, plan.x_w, divisor, left);
+  pool_channels<kMax, 1, true, kSide>(y + c, x + c, h, w, plan.x_h, plan.x_w, divisor, left);
 }
 
 }  // namespace
@@ -92,7 +101,10 @@ void pool_nhwc(void* context) {
       for (std::int64_t k = 0; k < plan.w.out; ++k, ++number) {
         const Window w = window_at(plan.w, k, adaptive);
         float* out = y + n * plan.y_n + i * plan.y_h + k * plan.y_w;
-        const auto pool = plan.kind == Pooling::max ? pool_pixel<true> : pool_pixel<false>;
+        const bool three = h.count == 3 && w.count == 3;
+        const auto pool = plan.kind == Pooling::max
+                              ? (three ? pool_pixel<true, 3> : pool_pixel<true, 0>)
+                              : (three ? pool_pixel<false, 3> : pool_pixel<false, 0>);
         pool(plan, out, x + n * plan.x_n, h, w);
         if (plan.epilogue.present) finish(plan.epilogue, call, out, number, 0, plan.channels);
       }

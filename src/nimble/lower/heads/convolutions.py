@@ -65,11 +65,56 @@ def _plain(opening: Opening, task: Task, asked: _Convolution) -> list[Task] | No
     source = opening.image(made, x, task.origin)
     padding = tuple(p + q for p, q in zip(asked.padding, before, strict=True))
     target, copies = opening.as_image(asked.result, task.origin)
+    weight, stride, dilation = asked.weight, asked.stride, asked.dilation
+    if _is_patches(opening, source, asked, padding):
+        wide = opening.value(weight).shape[3]
+        source, weight = _of_patches(opening, source, wide), _patches(opening, weight)
+        stride, dilation = (stride[0], 1), (dilation[0], 1)
     convolved = _one(
-        opening, made, task.name, task.origin, source, asked.weight, asked.bias, target,
-        asked.stride, padding, asked.dilation, asked.groups,
+        opening, made, task.name, task.origin, source, weight, asked.bias, target, stride, padding,
+        dilation, asked.groups,
     )  # fmt: skip
     return None if convolved is None else [*made, convolved, *copies]
+
+
+# Patches: windows that lie side by side, as a vision transformer's. All pixels of a window's row
+# follow each other in memory, so they are one pixel of many channels.
+
+
+def _is_patches(opening: Opening, x: Ref, asked: _Convolution, padding: tuple[int, ...]) -> bool:
+    image = opening.value(x)
+    if len(image.shape) != 4 or asked.groups != 1:
+        return False
+    _, channels, _, width = image.shape
+    wide = opening.value(asked.weight).shape[3]
+    return (
+        1 < wide == asked.stride[1]
+        and padding[1] == 0
+        and asked.dilation[1] == 1
+        and width % wide == 0
+        and image.strides[3] == channels
+        and (channels == 1 or image.strides[1] == 1)
+        and wide * channels <= _MOST_CHANNELS
+    )
+
+
+def _of_patches(opening: Opening, x: Ref, wide: int) -> Ref:
+    """`wide` pixels as one."""
+    image = opening.value(x)
+    n, channels, high, width = image.shape
+    shape = (n, channels * wide, high, width // wide)
+    strides = (image.strides[0], 1, image.strides[2], channels * wide)
+    return Ref(opening.edit.add_view(f"{image.name}.patches", x.id, shape, strides))
+
+
+def _patches(opening: Opening, weight: Ref) -> Ref:
+    """(out, in, high, wide) → (out, wide, in, high, 1), of which the packing makes (wide x in)
+    channels."""
+    value = opening.value(weight)
+    out, channels, high, wide = value.shape
+    o, c, h, w = value.strides
+    shape, strides = (out, wide, channels, high, 1), (o, w, c, h, 1)
+    return Ref(opening.edit.add_view(f"{value.name}.patches", weight.id, shape, strides))
 
 
 def _one(
@@ -77,11 +122,13 @@ def _one(
     result: int, stride: tuple[int, ...], padding: tuple[int, ...], dilation: tuple[int, ...],
     groups: int, *, added: int | None = None,
 ) -> Task | None:  # fmt: skip
-    """A convolution of an image by weights (out, in, taps…) or (groups, out, in, taps…), if there
-    is a kernel for it: its padding is that before the first row and column."""
+    """A convolution of an image by weights (out, in…, taps…), or (groups, out, in, taps…) if there
+    are groups or taps of phases, if there is a kernel for it: its padding is that before the first
+    row and column."""
     shape = opening.value(weight).shape
     kernel = shape[-len(stride) :]
-    out, channels = math.prod(shape[: -len(stride) - 1]), shape[-len(stride) - 1]
+    result_channels = opening.edit.values[result].shape[1]
+    out, channels = result_channels, math.prod(shape) // math.prod(kernel) // result_channels
     depthwise = channels == 1 and groups > 1 and out == groups
     if math.prod(kernel) > _MOST_TAPS or channels > _MOST_CHANNELS:
         return None
