@@ -1,7 +1,7 @@
 """Runs the standard set and writes its tables into docs/performance.md and README.md. `make bench`.
 
-`python bench/performance.py --from out.json` writes them from figures measured before, and `--models
-resnet50 --keep out.json` measures some networks anew: the others stay as they are in that file.
+`python bench/performance.py --from out.json` writes them from figures measured before, and
+`--models resnet50 --keep out.json` measures some networks anew; the others stay as in that file.
 """
 
 from __future__ import annotations
