@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nimble.bench.statistics import Ratio, Summary
+from nimble.bench.statistics import Ratio, Summary, quietest
 
 times = st.lists(st.integers(1, 10**10), min_size=1, max_size=60)
 ratios = st.lists(st.floats(0.01, 100), min_size=1, max_size=40)
@@ -47,3 +47,16 @@ def test_equal_rounds_leave_no_doubt():
 def test_more_rounds_narrow_the_interval():
     few, many = Ratio.of([1.0, 2.0, 3.0] * 2), Ratio.of([1.0, 2.0, 3.0] * 50)
     assert many.high - many.low <= few.high - few.low
+
+
+def test_disturbed_rounds_are_left_out():
+    calm, busy = [10.0, 2.0, 7.0], [15.0, 6.0, 8.0]  # not all are slowed down alike
+    rounds = [busy, calm, busy, busy, calm, busy, busy, calm, busy]
+    assert quietest(list(zip(*rounds, strict=True)), fewest=2) == [1, 4, 7]
+
+
+@given(st.lists(st.lists(st.floats(0.1, 10), min_size=4, max_size=4), min_size=1, max_size=5))
+def test_enough_rounds_stay(medians):
+    chosen = quietest(medians, fewest=3)
+    assert len(chosen) == len(set(chosen)) == 3
+    assert len(quietest(medians, fewest=9)) == 4

@@ -63,6 +63,17 @@ def test_convolutions_of_volumes(groups, stride, padding, dilation):
     native(nn.Sequential(layer, nn.ReLU(), nn.Conv3d(8, 5, 1)), torch.randn(2, 8, 6, 7, 9))
 
 
+@pytest.mark.parametrize("end", [nn.Identity(), nn.ReLU6(), nn.SiLU(), nn.Softplus()])
+@pytest.mark.parametrize("inside", [1500, 3001])
+def test_more_channels_than_a_cache_holds(end, inside):
+    layer = nn.Conv2d(inside, 36, 1)
+
+    def run(x, y):
+        return end(layer(x) + torch.relu(y))
+
+    native(run, torch.randn(2, inside, 9, 8), torch.randn(2, 36, 9, 8))
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("high", [2, 16])
 def test_windows_side_by_side(channels, high):

@@ -23,7 +23,7 @@ from nimble.bench.contestants import NIMBLE, check_names
 from nimble.bench.job import MEMORY, OVERHEAD, ROUND, Job, Loaded, unpack
 from nimble.bench.limits import Peaks, Work
 from nimble.bench.result import Network, Result, Row
-from nimble.bench.statistics import Ratio, Summary, median
+from nimble.bench.statistics import Ratio, Summary, median, quietest
 from nimble.bench.verify import Exam
 from nimble.compare import one_thread
 from nimble.devices.cpu import this_cpu
@@ -243,6 +243,8 @@ def _rate(entries: Sequence[_Entry]) -> None:
                 entry.row, median_ms=s.median, min_ms=s.minimum, p99_ms=s.p99,
                 spread=s.spread, calls=len(times),
             )  # fmt: skip
+    timed = [entry.medians() for entry in entries if entry.row.ok]
+    quiet = quietest(timed, FEWEST_ROUNDS) if timed else []
     better: dict[str, _Entry] = {}
     for entry in sorted(entries, key=lambda e: e.row.median_ms or float("inf")):
         if entry.row.ok:
@@ -251,8 +253,8 @@ def _rate(entries: Sequence[_Entry]) -> None:
         if entry.row.contestant in better:
             entry.row = replace(entry.row, best=better[entry.row.contestant].row.threads)
         if entry.row.ok and NIMBLE in better:
-            ours = better[NIMBLE].medians()
-            ratio = Ratio.of([t / o for t, o in zip(entry.medians(), ours, strict=True)])
+            theirs, ours = entry.medians(), better[NIMBLE].medians()
+            ratio = Ratio.of([theirs[i] / ours[i] for i in quiet])
             entry.row = replace(
                 entry.row, ratio=ratio.median, ratio_low=ratio.low, ratio_high=ratio.high
             )

@@ -43,5 +43,18 @@ class Ratio:
         return Ratio(float(np.median(values)), float(low), float(high))
 
 
+def quietest(medians: Sequence[Sequence[float]], fewest: int) -> list[int]:
+    """The third of the rounds in which the machine was quietest, at least `fewest`.
+
+    `medians` has a list for each contestant, a time a round. How slow a round is, its middle
+    contestant says, each compared with its own fastest round: neighbours slow down all of them, but
+    not all alike, and for minutes, so that their rounds would tell one run from the next.
+    """
+    times = np.asarray(medians, dtype=float)
+    slow = np.median(times / times.min(axis=1, keepdims=True), axis=0)
+    count = max(-(-len(slow) // 3), min(fewest, len(slow)))
+    return sorted(int(i) for i in np.argsort(slow, kind="stable")[:count])
+
+
 def median(values: Sequence[float]) -> float:
     return float(np.median(values))
