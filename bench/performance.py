@@ -140,8 +140,8 @@ def everything(result: Result) -> Iterator[str]:
                 yield ""
                 yield (
                     f"Scheduling overhead of {row.contestant} with {row.threads}: "
-                    f"{1e3 * row.overhead_ms:.1f} µs a call, "
-                    f"{100 * row.overhead_share:.1f} % of it."
+                    f"{1e3 * row.overhead_ms:.1f} µs, "
+                    f"{100 * row.overhead_share:.1f} % of a call in which all tasks are timed."
                 )
 
 
@@ -155,7 +155,9 @@ def losses(result: Result) -> Iterator[str]:
         and row.ratio_low < 1
     ]  # fmt: skip
     if found:
-        yield f"**A peer wins, or may win:** {'; '.join(found)}."
+        yield "A peer wins, or may win, where the interval of its ratio begins below 1:"
+        yield ""
+        yield from (f"- {each}" for each in found)
     else:
         yield "No peer was faster on any of these networks."
 

@@ -11,6 +11,11 @@ _BURN = "import os, sys\nme = os.getppid()\nwhile os.getppid() == me:\n    sum(r
 """Ends with whoever started it, however that ends."""
 
 
+def beside(count: int) -> str:
+    """For people to read."""
+    return f"timed beside {count} busy {'process' if count == 1 else 'processes'}"
+
+
 @contextmanager
 def busy_processes(count: int) -> Iterator[None]:
     """So many other processes, each of which would take a whole core, run meanwhile."""

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from nimble.bench.busy import beside
 from nimble.bench.page import page
 from nimble.bench.referee import Settings, bench
 from nimble.bench.report import show
@@ -38,6 +39,13 @@ def run_bench(
             if html is not None:
                 html.write_text(page(result))
 
-        result = bench(models, settings, report, keep)
+        try:
+            result = bench(models, settings, report, keep)
+        except KeyboardInterrupt:
+            kept = " and ".join(str(path) for path in (json_file, html) if path is not None)
+            bar.console.print(f"stopped; what was finished is in {kept}" if kept else "stopped")
+            raise
+    if settings.busy:
+        out.print(beside(settings.busy))
     show(result, out)
     return result

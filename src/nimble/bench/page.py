@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
+from nimble.bench.busy import beside
 from nimble.bench.contestants import NIMBLE
 from nimble.bench.result import Network, Result, Row
 from nimble.bench.verdict import verdict
@@ -63,7 +64,7 @@ def page(result: Result) -> str:
     machine = result.machine
     where = f"{machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}"
     if machine.get("busy"):
-        where += f"; timed beside {machine['busy']} busy process(es)"
+        where += f"; {beside(machine['busy'])}"
     body = "".join("".join(_section(result, model)) for model in result.models)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -92,7 +93,7 @@ def _section(result: Result, model: str) -> Iterator[str]:
     yield from (
         f'<p class="note">Scheduling overhead of {escape(row.contestant)}: '
         f"{_time(row.overhead_ms, 0)} a call beyond the kernels on the critical path, "
-        f"{100 * row.overhead_share:.1f} % of the call.</p>"
+        f"{100 * row.overhead_share:.1f} % of one in which all tasks are timed.</p>"
         for row in rows
         if row.overhead_ms is not None and row.overhead_share is not None
     )

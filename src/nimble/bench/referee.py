@@ -51,7 +51,8 @@ class Settings:
     def __post_init__(self) -> None:
         check_names(self.against)
         if not self.threads or min(self.threads) < 1:
-            raise InputError(f"threads {self.threads}: expected numbers from 1 up")
+            given = ", ".join(map(str, self.threads))
+            raise InputError(f"threads {given}: expected numbers from 1 up")
         if self.rounds < 1 or self.timeout <= 0:
             raise InputError("expected at least one round, and a time limit above zero")
         if self.busy < 0:
