@@ -29,7 +29,7 @@ NETWORKS = ("mobilenet_v2", "googlenet", "resnet50", "nasnet_a_mobile", "mobilen
 CLAIMED = (4, 8)
 """Tiles of a task, and streams."""
 LEAST_NS = 600
-SECONDS = 4.0
+SECONDS = 3.0
 
 
 def replays(name: str) -> list[Replay]:
