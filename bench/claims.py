@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from marks import rewrite
 from rich.progress import track
 
 import nimble
@@ -24,7 +25,6 @@ from nimble.lower import split
 from nimble.schedule import schedule
 
 PAGE = Path(__file__).parents[1] / "docs" / "design.md"
-BEGIN, END = "<!-- claims -->", "<!-- /claims -->"
 NETWORKS = ("mobilenet_v2", "googlenet", "resnet50", "nasnet_a_mobile", "mobilenet_v2@32")
 CLAIMED = (4, 8)
 """Tiles of a task, and streams."""
@@ -82,9 +82,7 @@ def _cells(times: list[list[float]]) -> Iterator[str]:
 def main() -> None:
     with torch.no_grad():
         lines = list(rows())
-    text = PAGE.read_text()
-    before, after = text.index(BEGIN) + len(BEGIN), text.index(END)
-    PAGE.write_text(text[:before] + "\n" + "\n".join(lines) + "\n" + text[after:])
+    rewrite(PAGE, "claims", lines)
     print("\n".join(lines))
 
 

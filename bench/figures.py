@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import calls
+import marks
 import torch
 
 import nimble
@@ -17,7 +18,6 @@ from nimble.devices.cpu import this_cpu
 from nimble.rewrite import rewrite
 
 README = Path(__file__).parents[1] / "README.md"
-BEGIN, END = "<!-- figures -->", "<!-- /figures -->"
 NETWORKS = ["mobilenet_v2", "resnet50", "googlenet", "inception_v3", "nasnet_a_mobile"]
 NETWORKS += ["amoebanet", "darts", "bert_base"]
 
@@ -61,9 +61,7 @@ def main() -> None:
         "",
         *networks(),
     ]
-    text = README.read_text()
-    before, after = text.index(BEGIN) + len(BEGIN), text.index(END)
-    README.write_text(text[:before] + "\n" + "\n".join(lines) + "\n" + text[after:])
+    marks.rewrite(README, "figures", lines)
     print("\n".join(lines))
 
 

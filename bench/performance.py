@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from marks import rewrite
 from rich.console import Console
 
 from nimble.bench import Network, Result, Row, Settings
@@ -20,7 +21,6 @@ from nimble.bench.contestants import NIMBLE
 from nimble.bench.page import page as bench_page
 
 ROOT = Path(__file__).parents[1]
-BEGIN, END = "<!-- performance -->", "<!-- /performance -->"
 MODELS = [
     "mobilenet_v2@32",
     "efficientnet_b0@32",
@@ -72,8 +72,8 @@ def main(
             page.write_text(bench_page(result))
     else:
         result = Result.load(figures)
-    rewrite(ROOT / "README.md", overview(result))
-    rewrite(ROOT / "docs" / "performance.md", everything(result))
+    rewrite(ROOT / "README.md", "performance", overview(result))
+    rewrite(ROOT / "docs" / "performance.md", "performance", everything(result))
 
 
 def joined(earlier: Result, later: Result) -> Result:
@@ -83,13 +83,6 @@ def joined(earlier: Result, later: Result) -> Result:
     rows = (row for model in models for row in source[model].rows if row.model == model)
     networks = (source[model].network(model) for model in models)
     return replace(later, rows=tuple(rows), networks=tuple(n for n in networks if n is not None))
-
-
-def rewrite(path: Path, lines: Iterator[str]) -> None:
-    """Replace what stands between the marks."""
-    text = path.read_text()
-    before, after = text.index(BEGIN) + len(BEGIN), text.index(END)
-    path.write_text(text[:before] + "\n" + "\n".join(lines) + "\n" + text[after:])
 
 
 def overview(result: Result) -> Iterator[str]:
