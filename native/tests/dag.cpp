@@ -30,23 +30,21 @@ Dag::Dag(const Options& options)
   tape_.finish();
 }
 
-std::uint64_t Dag::compute(int task, std::uint64_t input,
-                           const std::vector<std::uint64_t>& reads) const {
-  std::uint64_t value = input * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(task);
-  for (const std::uint64_t read : reads) value = (value ^ read) * 0xff51afd7ed558ccdu;
+std::uint64_t Dag::compute(const Node& node, std::uint64_t input,
+                           std::uint64_t Node::*read_from) const {
+  std::uint64_t value = input * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(node.task);
+  for (const int read : node.reads) {
+    value = (value ^ (*nodes_[static_cast<std::size_t>(read)]).*read_from) * 0xff51afd7ed558ccdu;
+  }
   for (int i = 0; i < options_.spin; ++i) value = (value ^ (value >> 29)) * 0xbf58476d1ce4e5b9u;
   return value;
 }
 
 void Dag::run(void* context) {
   Node& node = *static_cast<Node*>(context);
-  Dag& dag = *node.dag;
+  const Dag& dag = *node.dag;
   if (node.task == dag.options_.fails) throw std::runtime_error("task failed");
-  std::vector<std::uint64_t> reads;
-  for (const int read : node.reads) {
-    reads.push_back(dag.nodes_[static_cast<std::size_t>(read)]->result);
-  }
-  node.result = dag.compute(node.task, dag.input_, reads);
+  node.result = dag.compute(node, dag.input_, &Node::result);
 }
 
 void Dag::replay(std::uint64_t input) {
@@ -54,13 +52,10 @@ void Dag::replay(std::uint64_t input) {
   nimble::replay(tape_);
 }
 
-bool Dag::correct(std::uint64_t input) const {
-  std::vector<std::uint64_t> results;
+bool Dag::correct(std::uint64_t input) {
   for (const auto& node : nodes_) {
-    std::vector<std::uint64_t> reads;
-    for (const int read : node->reads) reads.push_back(results[static_cast<std::size_t>(read)]);
-    results.push_back(compute(node->task, input, reads));
-    if (node->result != results.back()) return false;
+    node->expected = compute(*node, input, &Node::expected);
+    if (node->result != node->expected) return false;
   }
   return true;
 }

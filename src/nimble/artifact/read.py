@@ -15,12 +15,12 @@ import safetensors.torch
 import torch
 
 from nimble import _core
+from nimble.artifact.checked import check_once
 from nimble.artifact.layout import DIGESTS, FORMAT, PLAN, WEIGHTS
 from nimble.artifact.structures import class_name, decode
 from nimble.capture import Parameters
 from nimble.capture.dtypes import FROM_TORCH, TO_TORCH
 from nimble.capture.operators import find, why_not_pure
-from nimble.capture.types import check_types
 from nimble.choose import planned
 from nimble.devices.cpu import Constants, Replay, ReplayPool, supported, this_cpu
 from nimble.errors import ArtifactError, NimbleError
@@ -104,7 +104,7 @@ def _open(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
             "use the Nimble that saved it, or compile the model again"
         )
     try:
-        return body, safetensors.torch.load(parts[WEIGHTS])
+        return body, safetensors.torch.load(parts.pop(WEIGHTS))
     except safetensors.SafetensorError as error:
         raise ArtifactError(f"the weights cannot be read: {error}") from error
 
@@ -190,7 +190,7 @@ def _plan(
         cut=how,
         graph=graph,
         steps=tuple(_record(Step, step) for step in data["steps"]),
-        replay=ReplayPool(replay, settings.workers, schedule(lowered, streams=1)),
+        replay=ReplayPool(replay, settings.workers, lambda: schedule(lowered, streams=1)),
         constants=held,
         example=[_zeros(dtype, shape, strides) for dtype, shape, strides in inputs],
         reason=reason,
@@ -234,12 +234,12 @@ def _number(data: Any) -> int:
 def _graphs(data: Any, settings: Settings) -> tuple[Graph, Graph]:
     """The graph, with only operators that may be replayed, and as it is lowered here."""
     graph = decode_graph(data)
-    for part in (graph, graph.prologue):
-        if part is not None:
-            for task in part.tasks:
-                _check_task(part, task)
-            check_types(part)
-            verify_memory(part)
+    parts = [part for part in (graph, graph.prologue) if part is not None]
+    for part in parts:
+        for task in part.tasks:
+            _check_task(part, task)
+        verify_memory(part)
+    check_once(data, parts)
     graph = graph.with_tasks(replace(task, kernel="aten") for task in graph.tasks)
     return graph, lower(graph, supported)[0] if settings.native_kernels else graph
 
@@ -285,7 +285,7 @@ def _tensors(
             continue
         key = stored[root.name]
         if key not in shared:
-            raw = weights[key]
+            raw = weights.pop(key)  # So that the weights are not held twice.
             dtype = TO_TORCH[root.dtype]
             value = torch.view_as_complex(raw) if dtype.is_complex else raw
             if value.dtype is not dtype or tuple(value.shape) != root.shape:

@@ -15,6 +15,7 @@ from typing import Any
 import safetensors.torch
 import torch
 
+from nimble.artifact.checked import note_right
 from nimble.artifact.layout import DIGESTS, FORMAT, PLAN, WEIGHTS
 from nimble.artifact.structures import encode
 from nimble.capture import Parameters
@@ -37,7 +38,7 @@ def write_engine(
     if not plans:
         raise ArtifactError("the engine has no plan to save; call it or compile it first")
     tensors: dict[str, torch.Tensor] = {}
-    body = {
+    body: dict[str, Any] = {
         "format": FORMAT,
         "torch": torch.__version__,
         "cpu": this_cpu(),
@@ -64,6 +65,8 @@ def write_engine(
     except BaseException:
         os.unlink(temporary)
         raise
+    for plan in body["plans"]:
+        note_right(plan["graph"])
 
 
 def _plan(

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from nimble.capture.build import Root, build
-from nimble.capture.layout import eager_strides
 from nimble.capture.parameters import Parameters
 from nimble.capture.structure import Structure
 from nimble.capture.target import Target
-from nimble.capture.trace import trace
 from nimble.errors import CaptureError
 from nimble.graph import Graph, Role
 
@@ -33,6 +30,11 @@ def capture(
     target: Target, tensors: list[torch.Tensor], structure: Structure, name: str
 ) -> Captured:
     """Capture `target` called on these tensors, nested as `structure` says in (args, kwargs)."""
+    # These import SymPy: most of a second and 30 MB that an engine from a file is spared.
+    from nimble.capture.build import Root, build
+    from nimble.capture.layout import eager_strides
+    from nimble.capture.trace import trace
+
     taken = target.named_tensors()
     inference = next((n for n, tensor in taken.items() if tensor.is_inference()), None)
     if inference is not None:

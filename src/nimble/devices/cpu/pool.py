@@ -26,7 +26,9 @@ class ReplayPool:
     slower, not lost.
     """
 
-    def __init__(self, first: Replay, workers: int, narrow: Schedule | None = None) -> None:
+    def __init__(
+        self, first: Replay, workers: int, narrow: Callable[[], Schedule] | None = None
+    ) -> None:
         self._all = [first]
         self._most = 0 if first.has_state else 2 * workers
         self._narrow = narrow
@@ -92,9 +94,15 @@ class ReplayPool:
             pass  # All are in use, or this is the first time that there is company.
         with self._lock:
             if len(self._all) <= self._most:
-                self._all.append(self._all[0].twin(self._narrow))
+                self._all.append(self._company())
                 return self._all[-1], self._free
         return random.choice(self._all[1:] or self._all), None
+
+    def _company(self) -> Replay:
+        """Another of one stream."""
+        if self._narrow is None or len(self._all) > 1:
+            return self._all[-1].twin()
+        return self._all[0].twin(self._narrow())
 
     def after_fork(self) -> None:
         """In the child: threads that held a replay are gone, and no replay is under way."""
