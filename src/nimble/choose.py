@@ -7,8 +7,8 @@ remembered on disk.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -25,10 +25,13 @@ from nimble.devices.cpu import (
     times_ns,
     with_measured_costs,
 )
+from nimble.errors import NimbleError
 from nimble.graph import Graph, RecordedCosts
 from nimble.graph.codec import encode
 from nimble.lower import CUTS, SIDES, candidates, cut, use_winograd
-from nimble.schedule import Schedule, schedule
+from nimble.schedule import Schedule, prove, schedule
+from nimble.schedule.codec import decode
+from nimble.schedule.codec import encode as encode_schedule
 from nimble.settings import Settings
 
 _CLEARLY = 0.95
@@ -45,8 +48,10 @@ class Found:
     """Convolutions by Winograd's algorithm: task → side of a tile."""
     costs: list[int]
     """Nanoseconds of each task of the lowered graph."""
-    variant: int = 0
-    """Which of `_variants` was the fastest."""
+    cut: str = "whole"
+    """The way of cutting it that was fastest: one of CUTS."""
+    schedule: dict[str, Any] = field(default_factory=dict)
+    """That it was fastest with; encoded."""
     measured_ns: int = 0
     choice: str = ""
 
@@ -60,8 +65,8 @@ class Chosen:
     """How it is cut for the workers: one of CUTS."""
     constants: dict[str, torch.Tensor]
     replay: Replay
-    narrow: Schedule
-    """On one stream."""
+    narrow: Callable[[], Schedule]
+    """Makes the schedule on one stream."""
     measured_ns: int
     choice: str
     """Why this many streams are used."""
@@ -79,27 +84,30 @@ def choose(
     key = key_of([_description(graph), asdict(settings)])
     with clock("measure"):
         found = _recalled(key, graph) if settings.tune != "off" else None
-        known = found is not None
         found = found or _measure_tasks(graph, tensors, constants, example, settings.tune)
         graph = _with_costs(use_winograd(graph, found.sides), found.costs)
         held = constants.of(graph, tensors)
     with clock("schedule"):
-        variants = _variants(graph, settings)
-        narrow = variants[0][1]
-        if known:
-            variants = variants[found.variant : found.variant + 1] or variants
-        plans = [plan for _, plan in variants]
+        variants = _remembered(graph, found, settings.workers)
+        known = bool(variants)
+        variants = variants or _variants(graph, settings)
     with clock("bind"):
-        replays = [Replay(plan, {**tensors, **held}) for plan in plans]
-        if len(replays) > 1 or not known:
-            found = _measure_replays(plans, replays, example, found)
-            best = found.variant
-        else:
-            best = 0
+        replays = [Replay(variant.plan, {**tensors, **held}) for variant in variants]
+        best = 0
+        if not known:
+            best, found = _measure_replays(variants, replays, example, found)
     if not known and settings.tune != "off":
         remember(key, asdict(found))
-    how, replay = variants[best][0], replays[best]
-    return Chosen(graph, found.sides, how, held, replay, narrow, found.measured_ns, found.choice)
+    return Chosen(
+        graph=graph,
+        sides=found.sides,
+        cut=variants[best].cut,
+        constants=held,
+        replay=replays[best],
+        narrow=lambda: planned(graph, "whole", 1, settings.memory_limit),
+        measured_ns=found.measured_ns,
+        choice=found.choice,
+    )
 
 
 def _description(graph: Graph) -> dict[str, Any]:
@@ -120,7 +128,8 @@ def _recalled(key: str, graph: Graph) -> Found | None:
             len(costs) == len(graph.tasks)
             and all(type(cost) is int and cost > 0 for cost in costs)
             and all(side in SIDES for side in sides.values())
-            and found.variant in range(4)
+            and found.cut in CUTS
+            and isinstance(found.schedule, dict)
             and type(found.measured_ns) is int
             and type(found.choice) is str
         )
@@ -155,17 +164,33 @@ def _with_costs(graph: Graph, costs: list[int]) -> Graph:
     )
 
 
-def _variants(graph: Graph, settings: Settings) -> list[tuple[str, Schedule]]:
-    """On one stream, and on several the graph cut in every way, each with how it is cut. Ways that
-    change nothing, or turn out to use one stream only, are left out."""
-    workers = settings.workers
-    plans = [("whole", planned(graph, "whole", 1, settings.memory_limit))]
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    cut: str
+    plan: Schedule
+
+
+def _remembered(graph: Graph, found: Found, workers: int) -> list[_Variant]:
+    """The schedule that was the fastest when it was measured, if it was and can be proven."""
+    try:
+        plan = decode(cut(graph, found.cut, workers, supported), found.schedule)
+        prove(plan)
+    except (NimbleError, KeyError, TypeError, ValueError):
+        return []  # Nothing was, or it is damaged: it is planned and measured again.
+    return [_Variant(found.cut, plan)]
+
+
+def _variants(graph: Graph, settings: Settings) -> list[_Variant]:
+    """On one stream, and on several the graph cut in every way. Ways that change nothing, or turn
+    out to use one stream only, are left out."""
+    workers, limit = settings.workers, settings.memory_limit
+    first = _Variant("whole", planned(graph, "whole", 1, limit))
+    others = []
     for how in CUTS:
         variant = cut(graph, how, workers, supported)
         if (variant is graph) == (how == "whole") and (workers > 1 or how == "strips"):
-            plans.append((how, planned(variant, how, workers, settings.memory_limit)))
-    used = (pair for pair in plans[1:] if len(pair[1].streams) > 1 or workers == 1)
-    return [plans[0], *used]
+            others.append(_Variant(how, planned(variant, how, workers, limit)))
+    return [first, *(v for v in others if len(v.plan.streams) > 1 or workers == 1)]
 
 
 def planned(graph: Graph, how: str, streams: int, memory_limit: int | None) -> Schedule:
@@ -181,8 +206,10 @@ def planned(graph: Graph, how: str, streams: int, memory_limit: int | None) -> S
 
 
 def _measure_replays(
-    plans: list[Schedule], replays: list[Replay], example: list[torch.Tensor], found: Found
-) -> Found:
+    variants: list[_Variant], replays: list[Replay], example: list[torch.Tensor], found: Found
+) -> tuple[int, Found]:
+    """Which is the fastest, and what is to be remembered of it."""
+    plans = [variant.plan for variant in variants]
     likely = min(range(len(plans)), key=lambda i: plans[i].decision.predicted_ns)
     times = times_ns(replays, example)
     # By the fastest run of each: another program may have slowed down any of the others.
@@ -197,7 +224,14 @@ def _measure_replays(
         choice = ", ".join(_tried(plan, min(ns)) for plan, ns in zip(plans, times, strict=True))
         choice += ": the fastest is kept"
     measured = int(statistics.median(times[best]))
-    return replace(found, variant=best, measured_ns=measured, choice=choice)
+    kept = variants[best]
+    return best, replace(
+        found,
+        cut=kept.cut,
+        schedule=encode_schedule(kept.plan),
+        measured_ns=measured,
+        choice=choice,
+    )
 
 
 def _tried(plan: Schedule, ns: int) -> str:

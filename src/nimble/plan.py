@@ -106,7 +106,7 @@ def make_plan(
         cut=chosen.cut,
         graph=chosen.replay.graph,
         steps=(*steps, Step.of("choose algorithms", graph, chosen.graph)),
-        replay=ReplayPool(chosen.replay, settings.workers, lambda: chosen.narrow),
+        replay=ReplayPool(chosen.replay, settings.workers, chosen.narrow),
         constants=chosen.constants,
         example=example,
         reason=reason,

@@ -102,6 +102,11 @@ def test_the_second_compilation_measures_nothing(cache, monkeypatch):
         nimble.compile(model, (torch.randn(2, 8, 26, 19),))
 
 
+def _changed(text, key, value):
+    data = json.loads(text)
+    return json.dumps({**data, "schedule": {**data["schedule"], key: value}})
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -110,8 +115,16 @@ def test_the_second_compilation_measures_nothing(cache, monkeypatch):
         lambda text: "[" * 100_000,
         lambda text: "null",
         lambda text: json.dumps({**json.loads(text), "costs": []}),
-        lambda text: json.dumps({**json.loads(text), "variant": 7}),
-        lambda text: json.dumps({**json.loads(text), "variant": "x"}),
+        lambda text: json.dumps({**json.loads(text), "schedule": 7}),
+        lambda text: json.dumps({**json.loads(text), "schedule": {}}),
+        lambda text: _changed(text, "streams", [[0], [0]]),
+        lambda text: _changed(text, "streams", "x"),
+        lambda text: _changed(text, "waits", [[0]]),
+        lambda text: _changed(text, "offsets", [None]),
+        lambda text: _changed(text, "arena_bytes", -1),
+        lambda text: _changed(text, "arena_bytes", "x"),
+        lambda text: _changed(text, "decision", {}),
+        lambda text: json.dumps({**json.loads(text), "cut": "x"}),
         lambda text: json.dumps({**json.loads(text), "costs": ["x"] * 9}),
         lambda text: json.dumps(
             {**json.loads(text), "sides": dict.fromkeys(("convolution", "convolution_1"), 3)}

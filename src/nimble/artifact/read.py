@@ -29,7 +29,8 @@ from nimble.graph.codec import decode as decode_graph
 from nimble.lower import CUTS, SIDES, cut, lower, use_winograd
 from nimble.plan import Plan
 from nimble.rewrite import FUNCTIONAL, Step
-from nimble.schedule import Decision, Schedule, Wait, schedule
+from nimble.schedule import schedule
+from nimble.schedule.codec import decode as decode_schedule
 from nimble.settings import TUNE, Settings
 from nimble.signature import Ambient, Signature
 
@@ -165,7 +166,7 @@ def _plan(
     held = constants.of(graph, tensors)
     reason = "saved with the engine"
     if keep_schedule:
-        made = _schedule(graph, data)
+        made = decode_schedule(graph, data)  # Binding it proves it.
     else:
         made = planned(graph, how, settings.workers, settings.memory_limit)
         reason = "saved elsewhere or for another number of workers, scheduled again here"
@@ -257,18 +258,6 @@ def _check_task(graph: Graph, task: Task) -> None:
     in_place = task.op == "aten.copy_.default" or task.op in FUNCTIONAL
     if versions != (written if in_place else []):
         raise ArtifactError(f"task {task.name!r} ({task.op}) does not write what it says")
-
-
-def _schedule(graph: Graph, data: dict[str, Any]) -> Schedule:
-    """The schedule as saved; binding it proves it."""
-    return Schedule(
-        graph=graph,
-        streams=tuple(tuple(stream) for stream in data["streams"]),
-        waits=tuple(Wait(task, on) for task, on in data["waits"]),
-        offsets=tuple(data["offsets"]),
-        arena_bytes=data["arena_bytes"],
-        decision=_record(Decision, data["decision"]),
-    )
 
 
 def _tensors(

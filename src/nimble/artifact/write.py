@@ -23,6 +23,7 @@ from nimble.devices.cpu import this_cpu
 from nimble.errors import ArtifactError
 from nimble.graph.codec import encode as encode_graph
 from nimble.plan import Plan
+from nimble.schedule.codec import encode as encode_schedule
 from nimble.settings import Settings
 
 
@@ -79,7 +80,6 @@ def _plan(
         key = f"plan{number}/{name}" if name.startswith("constant.") else name
         tensors[key] = tensor
         stored[name] = key
-    schedule = plan.schedule
     return {
         "tensors": stored,
         "inputs": [
@@ -98,11 +98,7 @@ def _plan(
             "workers": workers,
             "costs": [task.cost for task in plan.graph.tasks],
         },
-        "streams": schedule.streams,
-        "waits": [[wait.task, wait.on] for wait in schedule.waits],
-        "offsets": schedule.offsets,
-        "arena_bytes": schedule.arena_bytes,
-        "decision": asdict(schedule.decision),
+        **encode_schedule(plan.schedule),
         "steps": [asdict(step) for step in plan.steps],
         "captured_tasks": plan.captured_tasks,
         "measured_ns": plan.measured_ns,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import sys
 import traceback
@@ -14,6 +15,7 @@ from torch import fx
 _OURS = tuple(f"{folder}/" for folder in (Path(torch.__file__).parent, Path(__file__).parents[1]))
 
 
+@functools.cache
 def is_users(filename: str) -> bool:
     """Whether a file belongs to the user's model, not to PyTorch or Nimble."""
     inside_zoo = f"{_OURS[1]}zoo/"

@@ -79,13 +79,16 @@ def trace(
     named = target.named_tensors()
     names = tuple(named)
     found: dict[str, Any] = {}
+    updates, kept = Updates(), Kept()
+    origins = _Origins(target, kept)
 
     def flat(held: Sequence[torch.Tensor], given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         mine = dict(zip(names, held, strict=True))
         args, kwargs = unflatten(structure, list(given))
         before = flatten((args, kwargs))
         with _swapped(target, mine):
-            result = target.function(*args, **kwargs)
+            with origins:
+                result = target.function(*args, **kwargs)
             assigned = _assigned_buffers(target, mine)
         if not _same(before, flatten((args, kwargs))):
             raise CaptureError(
@@ -96,7 +99,6 @@ def trace(
         found["outputs"], found["assigned"] = len(out), tuple(assigned)
         return [*out, *assigned.values()]
 
-    updates, kept = Updates(), Kept()
     tracer = make_fx(
         functional(flat, (*names, *called), updates),
         tracing_mode="fake",
@@ -106,7 +108,7 @@ def trace(
     def run() -> torch.fx.GraphModule:
         # The flag tells libraries not to look into tensors, as torch.compile does.
         tracing = torch.compiler._compile_session_context()
-        with torch.no_grad(), tracing, seeding_refused(), _origins(target, kept):
+        with torch.no_grad(), tracing, seeding_refused(), origins.hooked():
             return tracer(list(named.values()), tensors)
 
     try:
@@ -224,45 +226,50 @@ def _assigned_buffers(target: Target, held: dict[str, torch.Tensor]) -> dict[str
     }
 
 
-@contextlib.contextmanager
-def _origins(target: Target, kept: Kept) -> Iterator[None]:
-    """Write into every node which submodule and which line of the user's model made it; note
-    whatever the model gets to see."""
-    known = {
-        id(module): ".".join(filter(None, (prefix, name)))
-        for prefix, root in target.modules.items()
-        for name, module in root.named_modules()
-    }
-    stack: list[str] = [""]
+class _Origins(TorchFunctionMode):
+    """While the model runs: writes into every node which submodule and which line made it, and
+    notes whatever the model gets to see."""
 
-    class Lines(TorchFunctionMode):
-        def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-        ) -> Any:
-            note = {"module": stack[-1], "line": line_of_caller()}
-            fx_traceback.current_meta["custom"] = note
-            result = func(*args, **(kwargs or {}))
-            kept.note(result, note["line"])
-            return result
+    def __init__(self, target: Target, kept: Kept) -> None:
+        super().__init__()
+        self._kept = kept
+        self._stack = [""]
+        self._modules = set(target.submodules())
+        self._names = {
+            id(module): ".".join(filter(None, (prefix, name)))
+            for prefix, root in target.modules.items()
+            for name, module in root.named_modules()
+        }
 
-    def enter(module: nn.Module, _args: Any) -> None:
-        stack.append(known.get(id(module), stack[-1]))
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        note = {"module": self._stack[-1], "line": line_of_caller()}
+        fx_traceback.current_meta["custom"] = note
+        result = func(*args, **(kwargs or {}))
+        self._kept.note(result, note["line"])
+        return result
 
-    def leave(_module: nn.Module, _args: Any, _result: Any) -> None:
-        stack.pop()
+    @contextlib.contextmanager
+    def hooked(self) -> Iterator[None]:
+        """Hooks on the modules, not for all modules of the process, which other engines look at."""
+        with fx_traceback.preserve_node_meta():
+            handles = [
+                handle
+                for module in self._modules
+                for handle in (
+                    module.register_forward_pre_hook(self._enter, prepend=True),
+                    module.register_forward_hook(self._leave, always_call=True),
+                )
+            ]
+            try:
+                yield
+            finally:
+                for handle in handles:
+                    handle.remove()
 
-    # Hooks on the modules, not for all modules of the process, which other engines look at.
-    with fx_traceback.preserve_node_meta(), Lines():
-        handles = [
-            handle
-            for module in set(target.submodules())
-            for handle in (
-                module.register_forward_pre_hook(enter, prepend=True),
-                module.register_forward_hook(leave, always_call=True),
-            )
-        ]
-        try:
-            yield
-        finally:
-            for handle in handles:
-                handle.remove()
+    def _enter(self, module: nn.Module, _args: Any) -> None:
+        self._stack.append(self._names.get(id(module), self._stack[-1]))
+
+    def _leave(self, _module: nn.Module, _args: Any, _result: Any) -> None:
+        self._stack.pop()

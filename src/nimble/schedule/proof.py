@@ -21,6 +21,8 @@ from nimble.schedule.plan import Schedule
 
 Tasks: TypeAlias = NDArray[np.int64]
 Values: TypeAlias = NDArray[np.int64]
+_PROVEN = "_proven"
+"""Kept with the schedule, and not by `dataclasses.replace`."""
 
 
 def prove(schedule: Schedule) -> None:
@@ -30,7 +32,11 @@ def prove(schedule: Schedule) -> None:
     task that writes bytes of V happens before all of V's writers, or after all of V's writers and
     readers. Outputs are also read at the end. So are the last versions of states, but they need no
     check of their own: no other value has their bytes, and older versions come before them.
+
+    A schedule cannot change, so that one which was proven is not proven again.
     """
+    if schedule.__dict__.get(_PROVEN):
+        return
     graph = schedule.graph
     check_graph(graph)
     layout = Layout(graph, schedule.offsets, schedule.arena_bytes)
@@ -44,6 +50,7 @@ def prove(schedule: Schedule) -> None:
     at_end = set(graph.outputs)
     for v in sorted({*readers, *at_end, *(v for task in graph.tasks for v in task.writes)}):
         proof.check(v, np.array(readers.get(v, ()), np.int64), v in at_end)
+    schedule.__dict__[_PROVEN] = True
 
 
 @dataclass(frozen=True, slots=True)
