@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from weakref import WeakValueDictionary
 
 import torch
@@ -12,6 +13,7 @@ from nimble.devices.cpu.memory import bring_together
 from nimble.devices.cpu.replay import Replay
 from nimble.graph import Arg, Graph, Ref
 from nimble.graph.show import show_arg
+from nimble.rewrite.dead import remove_dead_tasks
 from nimble.schedule import schedule
 
 
@@ -32,20 +34,21 @@ class Constants:
         if prologue is None:
             return {}
         keys = _keys(prologue, tensors)
-        if not refresh and all(key in self._made for key in keys.values()):
-            return {name: self._made[key] for name, key in keys.items()}
-        results = Replay(schedule(prologue, streams=1), tensors)([])
+        made = {name: self._made.get(key) for name, key in keys.items()}
+        missing = [v for v in prologue.outputs if refresh or made[prologue[v].name] is None]
+        part = prologue
+        if len(missing) < len(prologue.outputs):
+            part = remove_dead_tasks(replace(prologue, outputs=tuple(missing)))
+        results = Replay(schedule(part, streams=1), tensors)([]) if missing else []
         if not refresh:
             bring_together(results, tensors.values())
-        found: dict[str, torch.Tensor] = {}
-        for id, result in zip(prologue.outputs, results, strict=True):
-            name = prologue[id].name
-            kept = self._made.get(keys[name])
-            if kept is None:
-                self._made[keys[name]] = kept = result
-            elif refresh:
-                kept.copy_(result)
-            found[name] = kept
+        found = {name: kept for name, kept in made.items() if kept is not None}
+        for id, result in zip(part.outputs, results, strict=True):
+            name = part[id].name
+            if name in found:
+                found[name].copy_(result)
+            else:
+                self._made[keys[name]] = found[name] = result
         return found
 
     def keep_only(self, kept: Iterable[torch.Tensor]) -> None:
