@@ -42,6 +42,8 @@ MODELS = [
 ]
 PEERS = ["eager", "torchscript", "compile", "onnxruntime", "openvino"]
 """Not AOTInductor, whose kernels are those of torch.compile, nor TVM without hours of tuning."""
+SECONDS = 45
+"""For the rounds of a network: the largest take seconds a round."""
 TIMEOUT = 900
 """Seconds; Inductor takes minutes for the largest networks."""
 
@@ -63,7 +65,7 @@ def main(
     earlier = Result.load(keep) if keep is not None else None
     if figures is None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        settings = Settings(tuple(against.split(",")), timeout=TIMEOUT)
+        settings = Settings(tuple(against.split(",")), seconds=SECONDS, timeout=TIMEOUT)
         page = out.with_suffix(".html")
         result = run_bench(models.split(","), settings, Console(), Console(stderr=True), out, page)
         if earlier is not None:
