@@ -17,6 +17,7 @@ from nimble.errors import InputError
 from nimble.ladder import Shapes, rungs
 from nimble.observe.progress import stages
 from nimble.settings import TUNE, Settings
+from nimble.train import Step, StepOptions
 
 
 def compile(
@@ -80,6 +81,71 @@ def compile(
     with stages(engine.name, STAGES, times, progress) as report:
         engine.compile(args, dict(kwargs or {}), shapes, report)
     return engine
+
+
+def compile_step(
+    model: torch.nn.Module,
+    loss_fn: Callable[..., Any] | None,
+    optimizer: torch.optim.Optimizer,
+    example: tuple[Any, ...] | Mapping[str, Any],
+    *,
+    clip_norm: float | None = None,
+    clip_value: float | None = None,
+    accumulate: int = 1,
+    autocast: torch.dtype | None = None,
+    keep_grads: bool = False,
+    max_plans: int = 16,
+    workers: int | None = None,
+    memory_limit: int | None = None,
+    native_kernels: bool = True,
+    tune: str = "fast",
+    progress: bool | None = None,
+    name: str | None = None,
+) -> Step:
+    """Schedule a whole training step once: forward, loss, backward, clipping and update.
+
+    `step(*batch)` then does what `optimizer.zero_grad()`, `loss_fn(model(*batch[:-1]), batch[-1])`,
+    `loss.backward()` and `optimizer.step()` do, and returns the loss. Parameters, buffers and the
+    optimizer's state change where they lie, in your own model and optimizer.
+
+    >>> model = torch.nn.Linear(4, 1)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> x, y = torch.randn(8, 4), torch.randn(8, 1)
+    >>> step = compile_step(model, torch.nn.MSELoss(), optimizer, (x, y))
+    >>> first, second = step(x, y), step(x, y)
+    >>> bool(second < first)
+    True
+
+    loss_fn         called with what the model gives and the last of the batch. Its result is the
+                    loss, or a tuple that begins with it; the step returns what it returns. None:
+                    the model computes the loss itself (Hugging Face), from all of the batch
+    example         a batch, whose shapes and dtypes the plan is made for; a dict is passed by name
+    clip_norm       scale the gradients to at most this norm, as clip_grad_norm_ does
+    clip_value      clamp the gradients, as clip_grad_value_ does
+    accumulate      update after so many calls, with the mean of their gradients
+    autocast        dtype of the forward's arithmetic (torch.bfloat16)
+    keep_grads      leave the gradients in `p.grad`, where they are None otherwise
+
+    The others are those of `compile`. Learning rates and all other numbers of the optimizer are
+    read at every step: change them, or let a scheduler.
+    """
+    args, kwargs = ((), dict(example)) if isinstance(example, Mapping) else (example, {})
+    if not isinstance(args, tuple):
+        raise InputError(
+            f"example is a {type(example).__name__}; expected a tuple (inputs..., target) or a dict"
+        )
+    step = Step(
+        model,
+        loss_fn,
+        optimizer,
+        _settings(workers, memory_limit, native_kernels, tune),
+        StepOptions(clip_norm, clip_value, accumulate, autocast, keep_grads),
+        name or f"{type(model).__name__} step",
+        max_plans,
+    )
+    with stages(step.name, STAGES, 2 if accumulate > 1 else 1, progress) as report:
+        step.compile(args, kwargs, report)
+    return step
 
 
 def load(

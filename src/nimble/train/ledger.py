@@ -1,0 +1,165 @@
+"""The optimizer's state, kept where the user sees it and a plan can write it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from nimble import _aten
+from nimble.capture.contents import Place, entries
+from nimble.capture.target import all_names
+from nimble.errors import InputError
+from nimble.train.rules import Rule, Terms, rule_of
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A parameter that is updated."""
+
+    name: str
+    """The prefix of its module, a colon, and its name there."""
+    row: int
+    """Which row of numbers it is updated with."""
+    terms: Terms
+    states: tuple[tuple[str, str], ...]
+    """What the optimizer calls a tensor of its state → what the ledger calls it."""
+
+
+class Ledger:
+    """Which parameters an optimizer updates, with which numbers, and the tensors of its state.
+
+    `held` is a module whose buffers are those very tensors: an engine follows it as any other.
+    """
+
+    def __init__(self, modules: Mapping[str, nn.Module], optimizer: torch.optim.Optimizer) -> None:
+        self._modules = modules
+        self._optimizer = optimizer
+        self.rule: Rule = rule_of(optimizer)
+        self.held = nn.Module()
+        self.slots: tuple[Slot, ...] = ()
+        self._watch = _aten.Watch([], [])
+        self._seen: tuple[Any, ...] = ()
+        self._rows: list[tuple[int, int]] = []
+        """The group of each row, and how many steps its parameters have taken."""
+        self._counts = torch.zeros(0)
+        self._counted = 0
+        self.parameters: list[torch.Tensor] = []
+        self._unseen: list[tuple[int, str, torch.Tensor]] = []
+        """State that is made, and becomes the optimizer's with the next step: the parameter's
+        place, and what it is called."""
+        self._dtype = torch.float32
+        self._look()
+
+    def notice_changes(self) -> None:
+        """Follow an optimizer whose state was loaded, or whose groups were changed."""
+        if self._watch.changed() or self._seen != self._shape():
+            self._look()
+
+    def numbers(self) -> torch.Tensor:
+        """What the next step is computed with; a row for all parameters of a group that have taken
+        as many steps."""
+        groups = self._optimizer.param_groups
+        rows = [self.rule.numbers(groups[group], taken + 1) for group, taken in self._rows]
+        return torch.tensor(rows, dtype=self._dtype)
+
+    def advance(self, reached: Sequence[bool]) -> None:
+        """A step was taken that updated the parameters reached: what was made for them becomes the
+        optimizer's state."""
+        self._rows = [(group, taken + 1) for group, taken in self._rows]
+        self._counts.add_(1)
+        self._counted = self._counts._version
+        # Schedulers ask the optimizer whether it has taken a step.
+        self._optimizer._opt_called = True  # type: ignore[attr-defined]
+        if self._unseen:
+            for place, key, held in self._unseen:
+                if reached[place]:
+                    self._optimizer.state[self.parameters[place]][key] = held
+            self._unseen = []
+            self._note()
+
+    def _shape(self) -> tuple[Any, ...]:
+        groups = self._optimizer.param_groups
+        return (
+            self._counts._version - self._counted,
+            len(self._optimizer.state),
+            *((id(group), len(group["params"]), self.rule.terms(group)) for group in groups),
+            *(p.requires_grad for group in groups for p in group["params"]),
+        )
+
+    def _look(self) -> None:
+        names = {
+            id(tensor): f"{prefix}:{name}"
+            for prefix, module in reversed(list(self._modules.items()))
+            for name, tensor in all_names(module)
+        }
+        found: list[tuple[torch.Tensor, str, int]] = []
+        for number, group in enumerate(self._optimizer.param_groups):
+            for parameter in group["params"]:
+                if id(parameter) not in names:
+                    raise InputError(
+                        f"group {number} of the optimizer holds a tensor of shape "
+                        f"{tuple(parameter.shape)} that is no parameter of the model or of the "
+                        "loss; make an optimizer for the parameters that they have now"
+                    )
+                if parameter.is_complex():
+                    raise InputError(
+                        f"{names[id(parameter)]!r} is complex, and a step updates real parameters"
+                    )
+                if parameter.requires_grad:
+                    found.append((parameter, names[id(parameter)], number))
+        self.parameters = [parameter for parameter, _, _ in found]
+        self._take(found)
+        self._note()
+
+    def _note(self) -> None:
+        """Remember how everything is now."""
+        places: list[Place] = [(vars(self._optimizer), "state", self._optimizer.state)]
+        for module in (m for root in self._modules.values() for m in root.modules()):
+            places += entries(module._parameters)
+        for parameter in self.parameters:
+            places += entries(self._optimizer.state.get(parameter, {}))
+        self._watch = _aten.Watch([], places)
+        self._counted = self._counts._version
+        self._seen = self._shape()
+
+    def _take(self, found: list[tuple[torch.Tensor, str, int]]) -> None:
+        """Take over the state of these parameters, and make what is missing."""
+        groups, state = self._optimizer.param_groups, self._optimizer.state
+        rows: dict[tuple[int, int], int] = {}
+        slots: list[Slot] = []
+        self._unseen = []
+        buffers: dict[str, torch.Tensor] = {}
+        taken = [self._taken(state.get(parameter, {})) for parameter, _, _ in found]
+        self._counts = torch.tensor(taken, dtype=torch.float32)
+        for place, (parameter, name, number) in enumerate(found):
+            terms = self.rule.terms(groups[number])
+            mine = state.get(parameter, {})
+            if self.rule.counts:
+                self._unseen.append((place, "step", self._counts[place]))
+            states = []
+            for key in self.rule.states(terms):
+                called = f"{name.partition(':')[2].replace('.', '/')} {key} {place}"
+                held = mine.get(key)
+                if held is None:
+                    held = torch.zeros_like(parameter, memory_format=torch.preserve_format).detach()
+                    self._unseen.append((place, key, held))
+                buffers[called] = held
+                states.append((key, called))
+            row = rows.setdefault((number, taken[place]), len(rows))
+            slots.append(Slot(name, row, terms, tuple(states)))
+        self.held._buffers.clear()
+        self.held._buffers.update(buffers)
+        self._rows, self.slots = list(rows), tuple(slots)
+        doubles = any(parameter.dtype == torch.float64 for parameter in self.parameters)
+        self._dtype = torch.float64 if doubles else torch.float32
+
+    def _taken(self, state: Mapping[str, Any]) -> int:
+        """Steps that a parameter with this state has taken; where they are not counted, whether it
+        has taken any."""
+        if self.rule.counts:
+            return int(state.get("step", 0))
+        return int(any(value is not None for value in state.values()))

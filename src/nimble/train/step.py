@@ -1,0 +1,145 @@
+"""A training step that the user calls in their own loop."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from nimble.capture.reach import Reached
+from nimble.capture.target import Target
+from nimble.engine import Engine
+from nimble.errors import InputError
+from nimble.settings import Settings
+from nimble.train.ledger import Ledger, Slot
+from nimble.train.program import Program, StepOptions
+
+
+@dataclass(frozen=True)
+class _StepTarget(Target):
+    """A program, and the modules whose tensors it reads and updates."""
+
+    loss_fn: Any = None
+
+    def renewed(self) -> Target:
+        """With what the loss function reaches now."""
+        return replace(self, reached=None if self.reached is None else Reached(self.loss_fn))
+
+
+class Step:
+    """Forward, loss, backward, clipping and update, replayed from one plan. Made by
+    `nimble.compile_step`.
+
+    Parameters, buffers and the optimizer's state are updated where they lie, so the model and the
+    optimizer may be used, saved, loaded and changed between steps. A batch of another shape gets a
+    plan of its own. Afterwards `p.grad` is None; with `keep_grads`, the gradient that the
+    parameter was updated with.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss_fn: Any,
+        optimizer: torch.optim.Optimizer,
+        settings: Settings,
+        options: StepOptions,
+        name: str,
+        max_plans: int = 16,
+    ) -> None:
+        if not isinstance(model, nn.Module):
+            raise InputError(f"model is a {type(model).__name__}; expected an nn.Module")
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise InputError(
+                f"optimizer is a {type(optimizer).__name__}; expected one of torch.optim"
+            )
+        if loss_fn is not None and not callable(loss_fn):
+            raise InputError(f"loss_fn is a {type(loss_fn).__name__}; expected a function or None")
+        self.name = name
+        self.settings = settings
+        self._loss_fn = loss_fn
+        self._options = options
+        self._most = max_plans
+        plain = loss_fn is None or isinstance(loss_fn, nn.Module)
+        self._reached = None if plain else Reached(loss_fn)
+        self._modules = {"": model}
+        if isinstance(loss_fn, nn.Module):
+            self._modules["loss"] = loss_fn
+        elif self._reached is not None:
+            found = self._reached.modules.items()
+            self._modules |= {f"loss {name}".strip(): module for name, module in found}
+        self._ledger = Ledger(self._modules, optimizer)
+        self._sums, self._grads = nn.Module(), nn.Module()
+        self._engines: dict[tuple[tuple[Slot, ...], bool], Engine] = {}
+        self._programs: dict[tuple[Slot, ...], Program] = {}
+        """Those that update."""
+        self._turn = 0
+        """Of the calls that one update takes."""
+        self._lock = threading.Lock()
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Take a step on a batch, and return the loss."""
+        with self._lock:
+            self._ledger.notice_changes()
+            last = self._turn == self._options.accumulate - 1
+            engine = self._engine(last)
+            result = engine(self._ledger.numbers(), *args, **kwargs)
+            self._turn = 0 if last else self._turn + 1
+            if last:
+                reached = self._programs[self._ledger.slots].reached
+                self._ledger.advance(reached)
+                self._show_gradients(reached)
+            return result
+
+    def compile(self, args: tuple[Any, ...], kwargs: dict[str, Any], report: Any) -> None:
+        """Make the plans for a batch like this."""
+        for last in (True, False) if self._options.accumulate > 1 else (True,):
+            self._engine(last).compile((self._ledger.numbers(), *args), kwargs, None, report)
+
+    def explain(self, *, tasks: bool = False) -> str:
+        return "\n\n".join(engine.explain(tasks=tasks) for engine in self._engines.values())
+
+    @property
+    def engines(self) -> tuple[Engine, ...]:
+        """One that updates, and with `accumulate` one that only adds up gradients."""
+        return tuple(self._engines.values())
+
+    def _engine(self, last: bool) -> Engine:
+        slots = self._ledger.slots
+        engine = self._engines.get((slots, last))
+        if engine is None:
+            self._make_buffers()
+            modules = {
+                **self._modules,
+                "optimizer": self._ledger.held,
+                "sums": self._sums,
+                "grads": self._grads,
+            }
+            program = Program(
+                modules, self._loss_fn, self._ledger.rule, slots, self._options, updates=last
+            )
+            if last:
+                self._programs[slots] = program
+            target = _StepTarget(program, modules, self._reached, self._loss_fn)
+            name = self.name if last else f"{self.name}, adding up"
+            engine = Engine(target, name, self.settings, max_plans=self._most)
+            self._engines[slots, last] = engine
+        return engine
+
+    def _show_gradients(self, reached: list[bool]) -> None:
+        held = self._grads._buffers
+        for place, parameter in enumerate(self._ledger.parameters):
+            parameter.grad = held.get(str(place)) if reached[place] else None
+
+    def _make_buffers(self) -> None:
+        """Room for gradients that outlive a call."""
+        tensors = self._ledger.parameters
+        for module, wanted in (
+            (self._sums, self._options.accumulate > 1),
+            (self._grads, self._options.keep_grads),
+        ):
+            module._buffers.clear()
+            for place, parameter in enumerate(tensors if wanted else ()):
+                module._buffers[str(place)] = torch.zeros_like(parameter).detach()

@@ -1,0 +1,391 @@
+"""A compiled step against the same loop in eager."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import nimble
+from nimble.errors import CaptureError, InputError
+
+OPTIMIZERS = {
+    "sgd": lambda ps: torch.optim.SGD(ps, lr=0.05),
+    "momentum": lambda ps: torch.optim.SGD(ps, lr=0.05, momentum=0.9, weight_decay=1e-3),
+    "dampened": lambda ps: torch.optim.SGD(ps, lr=0.05, momentum=0.8, dampening=0.3, maximize=True),
+    "nesterov": lambda ps: torch.optim.SGD(ps, lr=0.05, momentum=0.9, nesterov=True),
+    "adam": lambda ps: torch.optim.Adam(ps, lr=1e-2, weight_decay=1e-2),
+    "amsgrad": lambda ps: torch.optim.Adam(ps, lr=1e-2, amsgrad=True, maximize=True),
+    "adamw": lambda ps: torch.optim.AdamW(ps, lr=1e-2),
+}
+
+
+class Net(nn.Module):
+    """Branches, a norm with statistics, a weight used twice, and one that is not used."""
+
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(8)
+        self.left = nn.Conv2d(8, 8, 1)
+        self.unused = nn.Linear(2, 2)
+        self.drop = nn.Dropout(dropout)
+        self.last = nn.Linear(8, 4)
+
+    def forward(self, x):
+        x = self.norm(self.first(x)).relu()
+        x = self.left(x).sigmoid() * x + self.left(x * 0.5)
+        return self.last(self.drop(x.mean((2, 3))))
+
+
+def pair(dtype=torch.float64, **kwargs):
+    torch.manual_seed(0)
+    model = Net(**kwargs).to(dtype)
+    return model, copy.deepcopy(model)
+
+
+def batches(count, dtype=torch.float64, size=4):
+    torch.manual_seed(1)
+    return [
+        (torch.randn(size, 3, 6, 6, dtype=dtype), torch.randint(0, 4, (size,)))
+        for _ in range(count)
+    ]
+
+
+def eager_step(model, optimizer, x, y, loss_fn=nn.functional.cross_entropy, clip=None):
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y)
+    loss.backward()
+    if clip is not None:
+        clip(model.parameters())
+    optimizer.step()
+    return loss.detach()
+
+
+def assert_same(mine, theirs, tolerance=1e-9):
+    for (name, a), b in zip(mine.state_dict().items(), theirs.state_dict().values(), strict=True):
+        torch.testing.assert_close(
+            a, b, rtol=tolerance, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
+def assert_same_state(mine, theirs, tolerance=1e-9):
+    mine, theirs = mine.state_dict(), theirs.state_dict()
+    assert mine["param_groups"] == theirs["param_groups"]
+    assert mine["state"].keys() == theirs["state"].keys()
+    for number, state in theirs["state"].items():
+        assert state.keys() == mine["state"][number].keys()
+        for key, value in state.items():
+            if value is not None:
+                torch.testing.assert_close(
+                    mine["state"][number][key], value, rtol=tolerance, atol=tolerance
+                )
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_twenty_steps_follow_eager(kind):
+    mine, theirs = pair()
+    optimizer, reference = (
+        OPTIMIZERS[kind](mine.parameters()),
+        OPTIMIZERS[kind](theirs.parameters()),
+    )
+    data = batches(20)
+    step = nimble.compile_step(mine, nn.functional.cross_entropy, optimizer, data[0])
+    assert_same(mine, theirs)  # Nothing has happened yet.
+    for x, y in data:
+        loss = step(x, y)
+        expected = eager_step(theirs, reference, x, y)
+        torch.testing.assert_close(loss, expected, rtol=1e-9, atol=1e-9)
+        assert not loss.requires_grad
+    assert_same(mine, theirs)
+    assert_same_state(optimizer, reference)
+    assert all(p.grad is None for p in mine.parameters())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.1, 12),
+        lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 5),
+        lambda o: torch.optim.lr_scheduler.StepLR(o, 2, 0.5),
+        lambda o: torch.optim.lr_scheduler.CyclicLR(o, 0.01, 0.1, 2, cycle_momentum=False),
+    ],
+)
+@pytest.mark.parametrize("kind", ["momentum", "adamw"])
+@pytest.mark.filterwarnings("error")
+def test_schedulers_change_what_they_like(kind, make):
+    mine, theirs = pair()
+    optimizer, reference = (
+        OPTIMIZERS[kind](mine.parameters()),
+        OPTIMIZERS[kind](theirs.parameters()),
+    )
+    schedulers = make(optimizer), make(reference)
+    data = batches(8)
+    step = nimble.compile_step(mine, nn.CrossEntropyLoss(), optimizer, data[0])
+    for x, y in data:
+        step(x, y)
+        eager_step(theirs, reference, x, y)
+        for scheduler in schedulers:
+            scheduler.step()
+    assert_same(mine, theirs)
+    assert len(step.engines) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "clip"),
+    [
+        ({"clip_norm": 0.1}, lambda ps: nn.utils.clip_grad_norm_(ps, 0.1)),
+        ({"clip_norm": 1e6}, lambda ps: nn.utils.clip_grad_norm_(ps, 1e6)),
+        ({"clip_value": 0.01}, lambda ps: nn.utils.clip_grad_value_(ps, 0.01)),
+    ],
+)
+def test_clipping(options, clip):
+    mine, theirs = pair()
+    optimizer, reference = (OPTIMIZERS["momentum"](m.parameters()) for m in (mine, theirs))
+    data = batches(3)
+    step = nimble.compile_step(
+        mine, nn.CrossEntropyLoss(), optimizer, data[0], keep_grads=True, **options
+    )
+    for x, y in data:
+        step(x, y)
+        eager_step(theirs, reference, x, y, clip=clip)
+        for p, q in zip(mine.parameters(), theirs.parameters(), strict=True):
+            assert (p.grad is None) == (q.grad is None)
+            if q.grad is not None:
+                torch.testing.assert_close(p.grad, q.grad, rtol=1e-9, atol=1e-9)
+    assert_same(mine, theirs)
+
+
+def test_gradients_add_up_over_calls():
+    mine, theirs = pair()
+    optimizer, reference = (OPTIMIZERS["adam"](m.parameters()) for m in (mine, theirs))
+    data = batches(7)
+    step = nimble.compile_step(mine, nn.CrossEntropyLoss(), optimizer, data[0], accumulate=3)
+    reference.zero_grad()
+    for number, (x, y) in enumerate(data):
+        loss = step(x, y)
+        expected = nn.functional.cross_entropy(theirs(x), y)
+        (expected / 3).backward()
+        torch.testing.assert_close(loss, expected.detach(), rtol=1e-9, atol=1e-9)
+        if number % 3 == 2:
+            reference.step()
+            reference.zero_grad()
+        assert_same(mine, theirs)
+    assert_same_state(optimizer, reference)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_dropout_draws_what_eager_draws(workers):
+    mine, theirs = pair(dropout=0.4)
+    optimizer, reference = (OPTIMIZERS["sgd"](m.parameters()) for m in (mine, theirs))
+    data = batches(5)
+    step = nimble.compile_step(mine, nn.CrossEntropyLoss(), optimizer, data[0], workers=workers)
+    torch.manual_seed(5)
+    losses = [step(x, y) for x, y in data]
+    left = torch.get_rng_state()
+    torch.manual_seed(5)
+    expected = [eager_step(theirs, reference, x, y) for x, y in data]
+    torch.testing.assert_close(losses, expected, rtol=1e-9, atol=1e-9)
+    assert torch.equal(left, torch.get_rng_state())
+    same = [step(*data[0]) for _ in range(2)]
+    assert same[0] != same[1]
+
+
+def test_another_batch_size_gets_a_plan_of_its_own():
+    mine, theirs = pair()
+    optimizer, reference = (OPTIMIZERS["momentum"](m.parameters()) for m in (mine, theirs))
+    step = nimble.compile_step(mine, nn.CrossEntropyLoss(), optimizer, batches(1)[0])
+    for x, y in [*batches(2), *batches(1, size=3), *batches(1)]:
+        step(x, y)
+        eager_step(theirs, reference, x, y)
+    assert_same(mine, theirs)
+    assert len(step.engines[0].plans) == 2
+
+
+@pytest.mark.parametrize("kind", ["momentum", "dampened", "adamw"])
+def test_stop_save_load_and_go_on_in_eager_and_back(kind, tmp_path):
+    mine, theirs = pair()
+    optimizer, reference = (
+        OPTIMIZERS[kind](mine.parameters()),
+        OPTIMIZERS[kind](theirs.parameters()),
+    )
+    data = batches(9)
+    step = nimble.compile_step(mine, nn.CrossEntropyLoss(), optimizer, data[0])
+    for x, y in data[:3]:
+        step(x, y)
+    torch.save([mine.state_dict(), optimizer.state_dict()], tmp_path / "checkpoint.pt")
+    resumed, _ = pair()
+    other = OPTIMIZERS[kind](resumed.parameters())
+    for held, saved in zip((resumed, other), torch.load(tmp_path / "checkpoint.pt"), strict=True):
+        held.load_state_dict(saved)
+    for x, y in data[3:6]:
+        eager_step(mine, optimizer, x, y)
+        eager_step(resumed, other, x, y)
+    again = nimble.compile_step(resumed, nn.CrossEntropyLoss(), other, data[0])
+    for x, y in data[6:]:
+        step(x, y)
+        again(x, y)
+    for x, y in data:
+        eager_step(theirs, reference, x, y)
+    for model in (mine, resumed):
+        assert_same(model, theirs)
+    for one in (optimizer, other):
+        assert_same_state(one, reference)
+
+
+def test_state_loaded_between_steps_is_used():
+    mine, theirs = pair()
+    optimizer, reference = (OPTIMIZERS["adam"](m.parameters()) for m in (mine, theirs))
+    data = batches(6)
+    step = nimble.compile_step(mine, nn.CrossEntropyLoss(), optimizer, data[0])
+    kept = None
+    for number, (x, y) in enumerate(data):
+        step(x, y)
+        eager_step(theirs, reference, x, y)
+        if number == 1:
+            kept = copy.deepcopy([theirs.state_dict(), reference.state_dict()])
+        if number == 3:
+            for model, one in ((mine, optimizer), (theirs, reference)):
+                model.load_state_dict(kept[0])
+                one.load_state_dict(copy.deepcopy(kept[1]))
+    assert_same(mine, theirs)
+    assert_same_state(optimizer, reference)
+
+
+def test_a_parameter_frozen_and_thawed_halfway():
+    mine, theirs = pair()
+    optimizer, reference = (OPTIMIZERS["momentum"](m.parameters()) for m in (mine, theirs))
+    data = batches(6)
+    step = nimble.compile_step(mine, nn.CrossEntropyLoss(), optimizer, data[0])
+    for number, (x, y) in enumerate(data):
+        for model in (mine, theirs):
+            model.first.weight.requires_grad_(not 2 <= number < 4)
+        step(x, y)
+        eager_step(theirs, reference, x, y)
+    assert_same(mine, theirs)
+
+
+def test_groups_with_numbers_of_their_own():
+    mine, theirs = pair()
+
+    def grouped(model):
+        few, rest = (
+            [model.last.weight, model.norm.weight],
+            [model.first.weight, *model.left.parameters()],
+        )
+        return torch.optim.AdamW(
+            [
+                {"params": few, "lr": 0.1, "weight_decay": 0.0},
+                {"params": rest, "betas": (0.8, 0.9)},
+            ],
+            lr=1e-2,
+        )
+
+    optimizer, reference = grouped(mine), grouped(theirs)
+    data = batches(6)
+    step = nimble.compile_step(mine, nn.CrossEntropyLoss(), optimizer, data[0])
+    for number, (x, y) in enumerate(data):
+        for one, model in ((optimizer, mine), (reference, theirs)):
+            if number == 2:
+                one.add_param_group({"params": [model.last.bias], "lr": 0.5})
+            if number == 3:
+                one.param_groups[0]["weight_decay"] = 0.1
+            if number == 4:
+                one.param_groups[1]["lr"] = 0.3
+        step(x, y)
+        eager_step(theirs, reference, x, y)
+    assert_same(mine, theirs)
+    assert_same_state(optimizer, reference)
+
+
+def test_losses_with_company():
+    mine, theirs = pair()
+    optimizer, reference = (OPTIMIZERS["sgd"](m.parameters()) for m in (mine, theirs))
+    x, y = batches(1)[0]
+
+    def loss_fn(output, target):
+        loss = nn.functional.cross_entropy(output, target)
+        return loss, (output.argmax(1) == target).sum(), output
+
+    _, right, output = nimble.compile_step(mine, loss_fn, optimizer, (x, y))(x, y)
+    expected = copy.deepcopy(theirs)(x)
+    torch.testing.assert_close(output, expected.detach())
+    assert right == (expected.argmax(1) == y).sum()
+    eager_step(theirs, reference, x, y)
+    assert_same(mine, theirs)
+    assert not output.requires_grad
+
+
+def test_a_model_that_computes_its_loss():
+    class Inside(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Linear(3, 1)
+
+        def forward(self, x, labels=None):
+            output = self.net(x)
+            return {"loss": ((output - labels) ** 2).mean(), "logits": output}
+
+    torch.manual_seed(0)
+    mine = Inside()
+    theirs = copy.deepcopy(mine)
+    optimizer, reference = (torch.optim.SGD(m.parameters(), 0.1) for m in (mine, theirs))
+    batch = {"x": torch.randn(4, 3), "labels": torch.randn(4, 1)}
+    step = nimble.compile_step(mine, None, optimizer, batch)
+    for _ in range(3):
+        loss = step(**batch)
+        expected = theirs(**batch)["loss"]
+        reference.zero_grad()
+        expected.backward()
+        reference.step()
+        torch.testing.assert_close(loss, expected.detach())
+    assert_same(mine, theirs, 1e-6)
+
+
+def test_an_engine_of_the_model_sees_every_step():
+    mine, _ = pair(torch.float32)
+    optimizer = OPTIMIZERS["sgd"](mine.parameters())
+    x, y = batches(1, torch.float32)[0]
+    step = nimble.compile_step(mine, nn.CrossEntropyLoss(), optimizer, (x, y))
+    mine.eval()
+    engine = nimble.compile(mine, (x,))
+    for _ in range(3):
+        mine.train()
+        step(x, y)
+        mine.eval()
+        torch.testing.assert_close(engine(x), mine(x).detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_loss_that_becomes_nan_is_the_users_to_see():
+    mine, theirs = pair()
+    optimizer, reference = (OPTIMIZERS["adam"](m.parameters()) for m in (mine, theirs))
+    x, y = batches(1)[0]
+    step = nimble.compile_step(mine, nn.CrossEntropyLoss(), optimizer, (x, y))
+    bad = x.clone()
+    bad[0, 0, 0, 0] = float("nan")
+    assert step(bad, y).isnan()
+    eager_step(theirs, reference, bad, y)
+    for p, q in zip(mine.parameters(), theirs.parameters(), strict=True):
+        assert torch.equal(p.isnan(), q.isnan())
+
+
+def test_what_cannot_be_a_step_is_told():
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    x, y = torch.randn(3, 2), torch.randn(3, 2)
+    with pytest.raises(CaptureError, match=r"the loss is torch.float32 of shape \(3, 2\)"):
+        nimble.compile_step(model, lambda a, b: a - b, optimizer, (x, y))
+    with pytest.raises(CaptureError, match="depends on no parameter"):
+        nimble.compile_step(model, lambda a, b: b.sum(), optimizer, (x, y))
+    with pytest.raises(CaptureError, match="no loss in the str"):
+        nimble.compile_step(model, lambda a, b: "loss", optimizer, (x, y))
+    with pytest.raises(InputError, match="no parameter of the model"):
+        nimble.compile_step(nn.Linear(2, 2), nn.MSELoss(), optimizer, (x, y))
+    with pytest.raises(InputError, match="example is a list"):
+        nimble.compile_step(model, nn.MSELoss(), optimizer, [x, y])
+    with pytest.raises(InputError, match="choose one"):
+        nimble.compile_step(model, nn.MSELoss(), optimizer, (x, y), clip_norm=1.0, clip_value=1.0)
+    with pytest.raises(InputError, match="accumulate=0"):
+        nimble.compile_step(model, nn.MSELoss(), optimizer, (x, y), accumulate=0)
+    with pytest.raises(InputError, match="optimizer is a list"):
+        nimble.compile_step(model, nn.MSELoss(), list(model.parameters()), (x, y))
