@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,11 @@ class Target:
             )
         reached = Reached(model)
         return Target(model, reached.modules, reached)
+
+    @property
+    def decompositions(self) -> Mapping[Any, Callable[..., Any]]:
+        """Operators to be traced as others."""
+        return {}
 
     def renewed(self) -> Target:
         """The same function, with the modules that it reaches now."""

@@ -101,6 +101,7 @@ def trace(
 
     tracer = make_fx(
         functional(flat, (*names, *called), updates),
+        decomposition_table=target.decompositions,
         tracing_mode="fake",
         _allow_non_fake_inputs=True,
     )

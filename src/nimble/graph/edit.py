@@ -156,7 +156,7 @@ def compact(graph: Graph) -> Graph:
         used |= below
         pending.extend(below)
     constants = {graph[v].name for v in used if graph[v].role is Role.CONSTANT}
-    graph = replace(graph, prologue=_fill_only(graph.prologue, constants))
+    graph = replace(graph, prologue=fill_only(graph.prologue, constants))
     if len(used) == len(graph.values):
         return graph
     ids = {old: new for new, old in enumerate(sorted(used))}
@@ -213,7 +213,7 @@ def _renumber(id: int | None, ids: dict[int, int]) -> int | None:
     return None if id is None else ids[id]
 
 
-def _fill_only(prologue: Graph | None, names: Iterable[str]) -> Graph | None:
+def fill_only(prologue: Graph | None, names: Iterable[str]) -> Graph | None:
     """The prologue without the outputs that fill none of the constants called `names`."""
     if prologue is None:
         return None

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import replace
 
-from nimble.graph import Graph, Role, Value, contiguous_strides
+from nimble.graph import Graph, Role, Task, Value, contiguous_strides
 from nimble.lower.views import moved as moved_view
 
-_HEADS = {"aten.convolution.default"}
+_BACKWARD = "aten.convolution_backward.default"
+_HEADS = {"aten.convolution.default", _BACKWARD}
 _FREE = {
     "aten.max_pool2d_with_indices.default",
     "aten.avg_pool2d.default",
@@ -21,6 +22,8 @@ _FREE = {
     "aten._upsample_nearest_exact2d.default",
     "aten.native_group_norm.default",
     "aten._native_batch_norm_legit.no_stats",
+    "nimble.gradient_sums",
+    "nimble.moments",
 }
 
 
@@ -45,7 +48,7 @@ def lay_channels_last(graph: Graph, is_pointwise: frozenset[str]) -> Graph:
     kept |= {graph.homes[v.id] for v in graph.values if v.overwrites is not None}
     kept |= _of_particular_readers(graph, follow)
     for task in graph.tasks:
-        for v in task.writes if task.op in follow else ():
+        for v in _written(task) if task.op in follow else ():
             value = graph[v]
             if v not in images or v in kept or not _is_image(value):
                 continue
@@ -62,7 +65,7 @@ def lay_channels_last(graph: Graph, is_pointwise: frozenset[str]) -> Graph:
 def _images(graph: Graph, follow: Set[str]) -> set[int]:
     """What convolutions read and write, and what is computed with it by tasks that follow."""
     touched = [
-        {graph.content(v).id for v in (*task.reads, *task.writes) if _may_follow(graph[v])}
+        {graph.content(v).id for v in (*_read(task), *_written(task)) if _may_follow(graph[v])}
         for task in graph.tasks
         if task.op in follow
     ]
@@ -70,7 +73,7 @@ def _images(graph: Graph, follow: Set[str]) -> set[int]:
     found = {
         graph.content(v).id
         for task in heads
-        for v in (*task.reads[:1], *task.writes)
+        for v in (*_read(task), *_written(task))
         if _may_follow(graph[v])
     }
     before = -1
@@ -80,6 +83,20 @@ def _images(graph: Graph, follow: Set[str]) -> set[int]:
             if not found.isdisjoint(values):
                 found |= values
     return found
+
+
+def _read(task: Task) -> tuple[int, ...]:
+    """What it reads that may be an image; weights are none."""
+    if task.op not in _HEADS:
+        return task.reads
+    return task.reads[: 2 if task.op == _BACKWARD else 1]
+
+
+def _written(task: Task) -> tuple[int, ...]:
+    """What it writes that may be an image; gradients of weights are none."""
+    if task.op != _BACKWARD:
+        return task.writes
+    return () if task.results[0] is None else (task.results[0],)
 
 
 def _may_follow(value: Value) -> bool:

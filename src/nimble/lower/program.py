@@ -201,6 +201,10 @@ _OPERATORS |= (
         },
         **{f"aten.logical_{name}.default": _binary(f"logical_{name}") for name in ("and", "or")},
         "aten.logical_not.default": _unary("logical_not"),
+        # On numbers these are others, but numbers with bits are not float32.
+        "aten.bitwise_and.Tensor": _binary("logical_and"),
+        "aten.bitwise_or.Tensor": _binary("logical_or"),
+        "aten.bitwise_not.default": _unary("logical_not"),
         "aten.masked_fill.Scalar": _masked_fill,
         "aten.masked_fill.Tensor": _masked_fill,
         "aten.where.self": _where,

@@ -15,6 +15,8 @@ from nimble.lower.layout import lay_channels_last
 from nimble.lower.norms import recognise_norms
 from nimble.lower.program import POINTWISE
 from nimble.lower.recurrent import open_recurrent
+from nimble.lower.states import write_states
+from nimble.lower.training import open_training_norms
 from nimble.rewrite.steps import Step
 
 
@@ -30,12 +32,14 @@ def lower(graph: Graph, supported: Supported) -> tuple[Graph, tuple[Step, ...]]:
 
     passes: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (
         ("open batch norms", open_batch_norms),
+        ("open norms in training", open_training_norms),
         ("open recurrent layers", open_recurrent),
         ("recognise norms", lambda g: recognise_norms(g, supported)),
         ("lay channels last", lambda g: lay_channels_last(g, POINTWISE)),
         ("choose kernels", lambda g: open_heads(g, supported)),
         ("fuse", lambda g: fuse(g, supported)),
         ("free concatenations", lambda g: free_concatenations(g, can_write)),
+        ("write states in place", write_states),
     )
     steps = []
     for name, change in passes:

@@ -51,11 +51,14 @@ class Tiles:
         self._by_channels = by_channels
         """Values that were made in tiles of their channels."""
         self._given: Given = dict(task.kwargs)
+        self._writes = task.writes
         self._result = task.writes[0]
 
     def made(self) -> list[Task] | None:
         make = _SPLITS.get(self._task.op)
-        return make(self) if make is not None else None
+        if make is None or any(self._edit.values[v].overwrites is not None for v in self._writes):
+            return None
+        return make(self)
 
     # Pieces of values
 
@@ -122,6 +125,8 @@ class Tiles:
     def convolution(self) -> list[Task] | None:
         x, weight, _ = self._task.args
         moved = self.value(x).span + self.result.span
+        if self.result.shape[0] >= self._pieces and self.value(weight).span < moved:
+            return self.images()
         by_rows = self.result.shape[2] >= self._pieces
         wide = self._given["groups"] == 1 and self.result.shape[1] >= self._pieces * PANEL
         if wide and (self.value(weight).span > moved or not by_rows):
@@ -145,10 +150,58 @@ class Tiles:
         """The way its input was made, so that a tile needs only one tile of it."""
         x = self._task.args[0]
         assert isinstance(x, Ref)
+        if self.result.shape[0] >= self._pieces:
+            return self.images()
         by_rows = self.result.shape[2] >= self._pieces
         if x.id in self._by_channels or not by_rows:
             return self.channels_apart() if self.result.shape[1] >= self._pieces * PANEL else None
         return self.rows()
+
+    def images(self) -> list[Task]:
+        """By images of the batch."""
+        x, *rest = self._task.args
+        tiles: list[Task] = []
+        for start, stop in self.ranges(self.result.shape[0]):
+            args = (self.along(x, 0, self.result, start, stop), *rest)
+            results = (self.slice(self._result, 0, start, stop), *self.rooms(len(tiles)))
+            tiles.append(self.tile(len(tiles), args, results, self.operands(0, start, stop)))
+        return tiles
+
+    def statistics(self) -> list[Task] | None:
+        """By channels."""
+        channels = self.result.shape[0]
+        if channels < self._pieces * PANEL:
+            return None
+        tiles: list[Task] = []
+        for start, stop in self.ranges(channels, PANEL):
+            args = tuple(
+                Ref(self.slice(arg.id, min(1, len(self.value(arg).shape) - 1), start, stop))
+                for arg in self._task.args
+                if isinstance(arg, Ref)
+            )
+            results = tuple(self.slice(v, 0, start, stop) for v in self._writes)
+            tiles.append(self.tile(len(tiles), args, results, {}))
+        return tiles
+
+    def weight_gradient(self) -> list[Task] | None:
+        """By channels of the result, or of the input."""
+        gradient, x = self._task.args
+        assert isinstance(gradient, Ref)
+        assert isinstance(x, Ref)
+        out, inside = self.result.shape[:2]
+        apart = self._task.op == "nimble.depthwise_gradient"
+        by_out = apart or out >= 2 * _ROWS
+        step = PANEL if apart or not by_out else _ROWS
+        if (out if by_out else inside) < self._pieces * step:
+            return None
+        tiles: list[Task] = []
+        for start, stop in self.ranges(out if by_out else inside, step):
+            cut = Ref(self.slice((gradient if by_out else x).id, 1, start, stop))
+            other = Ref(self.slice(x.id, 1, start, stop)) if apart else x
+            args = (cut, other) if by_out else (gradient, cut)
+            results = (self.slice(self._result, 0 if by_out else 1, start, stop),)
+            tiles.append(self.tile(len(tiles), args, results, {}))
+        return tiles
 
     def rows(self, step: int = 1, **more: Arg) -> list[Task] | None:
         return self.between(self.ranges(self.result.shape[2], step), **more)
@@ -371,4 +424,8 @@ _SPLITS: dict[str, Callable[[Tiles], list[Task] | None]] = {
     "nimble.softmax": Tiles.along_one,
     "nimble.resample": Tiles.resample,
     "nimble.attention": Tiles.attention,
+    "nimble.depthwise_gradient": Tiles.weight_gradient,
+    "nimble.gradient_sums": Tiles.statistics,
+    "nimble.moments": Tiles.statistics,
+    "nimble.weight_gradient": Tiles.weight_gradient,
 }

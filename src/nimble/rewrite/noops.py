@@ -51,6 +51,8 @@ def _copied(graph: Graph, task: Task) -> int | None:
     original = given.get("self")
     if task.op == "aten.cat.default" and isinstance(tensors := given["tensors"], tuple):
         return tensors[0].id if len(tensors) == 1 and isinstance(tensors[0], Ref) else None
+    if task.op == "aten.copy.default":  # of `src`, in the layout of `self`
+        return given["src"].id if isinstance(given["src"], Ref) else None
     if not isinstance(original, Ref):
         return None
     name = task.op.split(".")[1]

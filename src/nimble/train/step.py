@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import nn
+from torch._decomp import get_decompositions
 
 from nimble.capture.reach import Reached
 from nimble.capture.target import Target
@@ -17,12 +19,35 @@ from nimble.settings import Settings
 from nimble.train.ledger import Ledger, Slot
 from nimble.train.program import Program, StepOptions
 
+_aten = torch.ops.aten
+_POINTWISE = [
+    _aten.elu_backward,
+    _aten.gelu_backward,
+    _aten.hardsigmoid_backward,
+    _aten.hardswish_backward,
+    _aten.hardtanh_backward,
+    _aten.leaky_relu_backward,
+    _aten.mse_loss,
+    _aten.mse_loss_backward,
+    _aten.sigmoid_backward,
+    _aten.silu_backward,
+    _aten.tanh_backward,
+    _aten.threshold_backward,
+    _aten._log_softmax_backward_data,
+    _aten._softmax_backward_data,
+]
+"""Traced as the arithmetic they are made of, which is fused with what is around them."""
+
 
 @dataclass(frozen=True)
 class _StepTarget(Target):
     """A program, and the modules whose tensors it reads and updates."""
 
     loss_fn: Any = None
+
+    @property
+    def decompositions(self) -> Mapping[Any, Callable[..., Any]]:
+        return get_decompositions(_POINTWISE)
 
     def renewed(self) -> Target:
         """With what the loss function reaches now."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from weakref import WeakValueDictionary
 
 import torch
@@ -12,6 +11,7 @@ import torch
 from nimble.devices.cpu.memory import bring_together
 from nimble.devices.cpu.replay import Replay
 from nimble.graph import Arg, Graph, Ref
+from nimble.graph.edit import fill_only
 from nimble.graph.show import show_arg
 from nimble.rewrite.dead import remove_dead_tasks
 from nimble.schedule import schedule
@@ -36,15 +36,16 @@ class Constants:
         keys = _keys(prologue, tensors)
         made = {name: self._made.get(key) for name, key in keys.items()}
         missing = [v for v in prologue.outputs if refresh or made[prologue[v].name] is None]
-        part = prologue
-        if len(missing) < len(prologue.outputs):
-            part = remove_dead_tasks(replace(prologue, outputs=tuple(missing)))
-        results = Replay(schedule(part, streams=1), tensors)([]) if missing else []
+        part = fill_only(prologue, {prologue[v].name for v in missing})
+        results: list[torch.Tensor] = []
+        if part is not None:
+            part = remove_dead_tasks(part)
+            results = Replay(schedule(part, streams=1), tensors)([])
         if not refresh:
             bring_together(results, tensors.values())
         found = {name: kept for name, kept in made.items() if kept is not None}
-        for id, result in zip(part.outputs, results, strict=True):
-            name = part[id].name
+        names = [part[v].name for v in part.outputs] if part is not None else []
+        for name, result in zip(names, results, strict=True):
             if name in found:
                 found[name].copy_(result)
             else:

@@ -8,7 +8,7 @@ stride s is s x s ordinary ones, each of which writes every s-th pixel of every 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from nimble.graph import Arg, DType, Ref, Role, Task
@@ -16,10 +16,13 @@ from nimble.graph.edit import call
 from nimble.lower.heads.opening import Conversion, Given, Opening, spread
 from nimble.lower.heads.padding import taken_over
 from nimble.lower.layout import channels_last
+from nimble.lower.program import Program
 
 _MOST_TAPS, _MOST_CHANNELS = 121, 8192
 _LEAST_OF_A_GROUP = 4
 """Input channels; with fewer, most of the multiplications are by zero."""
+_LEAST_PIXELS = 32
+_ZERO = Program(0, (("copy", (0.0,)),), (0,))
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,9 @@ def _convolution(opening: Opening, task: Task, given: Given) -> list[Task] | Non
     groups, result = given["groups"], task.results[0]
     if not isinstance(x, Ref) or not isinstance(weight, Ref) or result is None:
         return None
-    if not opening.is_fixed(weight) or (bias is not None and not opening.is_fixed(bias)):
-        return None
     if opening.value(x).numel == 0 or opening.edit.values[result].numel == 0:
+        return None
+    if not opening.is_fixed(weight) and not _worth_packing(opening, result):
         return None
     dims = len(opening.value(x).shape) - 2
     assert isinstance(groups, int)
@@ -57,6 +60,12 @@ def _convolution(opening: Opening, task: Task, given: Given) -> list[Task] | Non
     if dims not in (1, 2):
         return None
     return (_transposed if given["transposed"] else _plain)(opening, task, asked)
+
+
+def _worth_packing(opening: Opening, result: int) -> bool:
+    """Whether weights that are not known ahead of time are used for enough pixels."""
+    batch, _, *space = opening.edit.values[result].shape
+    return batch * math.prod(space) >= _LEAST_PIXELS
 
 
 def _plain(opening: Opening, task: Task, asked: _Convolution) -> list[Task] | None:
@@ -270,7 +279,8 @@ def _phases(
     for start in range(min(stride, out)):
         taps = [k for k in range(kernel) if (start + padding - k * dilation) % stride == 0]
         if not taps:
-            return None
+            found.append(_Phase(start, -(-(out - start) // stride), 0, 1, 0, 1, 0))
+            continue
         shift = (start + padding - taps[-1] * dilation) // stride
         if shift >= size:
             return None
@@ -300,15 +310,25 @@ def _transposed(opening: Opening, task: Task, asked: _Convolution) -> list[Task]
     if any(found is None for found in phases):
         return None
     over = tuple(range(2, 2 + dims))
-    flipped = opening.once(
-        ("flipped", *opening.same(asked.weight.id)),
-        lambda: opening.task(
-            made, "aten.flip.default", weight.shape, (asked.weight, over), task.origin
-        ),
-    )
+    flipped = asked.weight
+    if any(weight.shape[d] > 1 for d in over):
+        flipped = opening.once(
+            ("flipped", *opening.same(asked.weight.id)),
+            lambda: opening.task(
+                made, "aten.flip.default", weight.shape, (asked.weight, over), task.origin
+            ),
+        )
     columns = (phases[1] or []) if dims == 2 else [_Phase(0, 1, 0, 1, 1, 1, 0)]
     for row, column in product(phases[0] or [], columns):
         each = (row, column)[:dims]
+        if not row.taps or not column.taps:
+            if asked.bias is not None:
+                return None
+            place = _every(opening, target, asked.stride, each)
+            program = (("program", _ZERO.to_arg()),)
+            name = f"{task.name}.{row.start}.{column.start}"
+            made.append(call(name, "nimble.pointwise", (), (place,), program, task.origin))
+            continue
         convolved = _one(
             opening, made, f"{task.name}.{row.start}.{column.start}", task.origin,
             _shifted(opening, source, each), _taps(opening, flipped, groups, each), asked.bias,
@@ -354,4 +374,70 @@ def _every(opening: Opening, v: int, stride: tuple[int, ...], phases: tuple[_Pha
     return opening.edit.add_view(f"{value.name}.phase", v, shape, strides, offset)
 
 
-CONVERSIONS: dict[str, Conversion] = {"aten.convolution.default": _convolution}
+# Backward
+
+
+def _backward(opening: Opening, task: Task, given: Given) -> list[Task] | None:
+    """Of an ordinary convolution of images: its input's gradient is a transposed convolution of its
+    result's, its weights' a sum over all pixels, and its bias's too."""
+    gradient, x, weight = (given[name] for name in ("grad_output", "input", "weight"))
+    for_input, for_weight, for_bias = task.results
+    groups = given["groups"]
+    if not all(isinstance(arg, Ref) for arg in (gradient, x, weight)) or given["transposed"]:
+        return None
+    assert isinstance(gradient, Ref)
+    assert isinstance(x, Ref)
+    assert isinstance(weight, Ref)
+    assert isinstance(groups, int)
+    if len(opening.value(x).shape) != 4 or 0 in (
+        opening.value(x).numel, opening.value(gradient).numel
+    ):  # fmt: skip
+        return None
+    asked = _Convolution(
+        gradient, weight, None, -1, spread(given["stride"], (1, 1)),
+        spread(given["padding"], (0, 0)), spread(given["dilation"], (1, 1)), groups,
+    )  # fmt: skip
+    made: list[Task] = []
+    if for_input is not None and not opening.unread(for_input):
+        named = replace(task, name=f"{task.name}.input")
+        back = _transposed(opening, named, replace(asked, result=for_input))
+        if back is None:
+            return None
+        made += back
+    if for_weight is not None:
+        summed = _weights(opening, made, task, asked, x, for_weight)
+        if summed is None:
+            return None
+        made.append(summed)
+    if for_bias is not None:
+        kwargs: tuple[tuple[str, Arg], ...] = (("dims", (0, 2, 3)), ("kind", "sum"))
+        name = f"{task.name}.bias"
+        made.append(call(name, "nimble.reduce", (gradient,), (for_bias,), kwargs, task.origin))
+    return made
+
+
+def _weights(
+    opening: Opening, made: list[Task], task: Task, asked: _Convolution, x: Ref, result: int
+) -> Task | None:
+    out, inside, *kernel = opening.edit.values[result].shape
+    depthwise = inside == 1 and asked.groups == out > 1
+    if asked.groups > 1 and not (depthwise and opening.value(x).shape[1] == out):
+        return None
+    images = (
+        opening.image(made, asked.x, task.origin),
+        opening.image(made, x, task.origin),
+    )
+    kwargs: tuple[tuple[str, Arg], ...] = (
+        ("kernel", tuple(kernel)),
+        ("stride", asked.stride),
+        ("padding", asked.padding),
+        ("dilation", asked.dilation),
+    )
+    op = "nimble.depthwise_gradient" if depthwise else "nimble.weight_gradient"
+    return call(f"{task.name}.weight", op, images, (result,), kwargs, task.origin)
+
+
+CONVERSIONS: dict[str, Conversion] = {
+    "aten.convolution.default": _convolution,
+    "aten.convolution_backward.default": _backward,
+}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nimble.graph import DType, Ref, Role, Task
+from nimble.graph import Arg, DType, Ref, Role, Task, Value
 from nimble.graph.edit import call
 from nimble.lower.heads.opening import PANEL, Conversion, Given, Opening
 
@@ -42,6 +42,8 @@ def _matmul(opening: Opening, task: Task, given: Given) -> list[Task] | None:
     x, w, result = given["self"], given["mat2"], task.results[0]
     if not isinstance(x, Ref) or not isinstance(w, Ref) or result is None:
         return None
+    if _is_gradient(opening.value(x), opening.value(w)):
+        return [_gradient(opening, task, x, w, result)]
     inside = opening.value(x).shape[-1]
     if 0 in (opening.value(x).numel, opening.value(w).numel) or inside > _MOST_INSIDE:
         return None
@@ -49,6 +51,41 @@ def _matmul(opening: Opening, task: Task, given: Given) -> list[Task] | None:
         f"{task.name}.scratch", Role.INTERMEDIATE, DType.FLOAT32, (inside * PANEL,)
     )
     return [call(task.name, "nimble.matmul", (x, w), (result, room), (), task.origin)]
+
+
+def _is_gradient(x: Value, w: Value) -> bool:
+    """Whether x is shown transposed: each row of its memory is to be multiplied by one of w's, as
+    for the gradient of a layer's weights."""
+    return (
+        len(x.shape) == 2
+        and 0 not in (x.numel, w.numel)
+        and x.strides[0] == 1
+        and x.strides[1] >= x.shape[0] > 1
+        and w.strides[1] == 1
+    )
+
+
+def _gradient(opening: Opening, task: Task, x: Ref, w: Ref, result: int) -> Task:
+    """Rows are the pixels of an image of one row."""
+
+    def image(of: Ref, channels: int, rows: int, step: int) -> Ref:
+        name = f"{opening.value(of).name}.pixels"
+        strides = (rows * step, 1, rows * step, step)
+        return Ref(opening.edit.add_view(name, of.id, (1, channels, 1, rows), strides))
+
+    (out, rows), inside = opening.value(x).shape, opening.value(w).shape[1]
+    value = opening.edit.values[result]
+    strides = (value.strides[0], value.strides[1], 1, 1)
+    place = opening.edit.add_view(f"{value.name}.weights", result, (out, inside, 1, 1), strides)
+    images = (
+        image(x, out, rows, opening.value(x).strides[1]),
+        image(w, inside, rows, opening.value(w).strides[0]),
+    )
+    once = (1, 1)
+    kwargs: tuple[tuple[str, Arg], ...] = (
+        ("kernel", once), ("stride", once), ("padding", (0, 0)), ("dilation", once),
+    )  # fmt: skip
+    return call(task.name, "nimble.weight_gradient", images, (place,), kwargs, task.origin)
 
 
 CONVERSIONS: dict[str, Conversion] = {

@@ -112,26 +112,29 @@ class Opening:
     ) -> Ref:
         out, channels, taps = shape
         each = out // groups
-        whole = self.task(made, "aten.clone.default", self.value(weight).shape, (weight,), origin,
-                          memory_format=_CONTIGUOUS)  # fmt: skip
+        whole = self._contiguous(made, weight, origin)
         split = self.edit.add_view(
             "split", whole.id, (groups, each, channels, taps),
             contiguous_strides((groups, each, channels, taps)),
         )  # fmt: skip
         source, panels = Ref(split), -(-each // PANEL)
         if each % PANEL:
-            pad = (0, 0, 0, 0, 0, panels * PANEL - each)
             wide = (groups, panels * PANEL, channels, taps)
-            source = self.task(
-                made, "aten.constant_pad_nd.default", wide, (source, pad, 0.0), origin
-            )
+            if self.is_fixed(weight):
+                pad = (0, 0, 0, 0, 0, panels * PANEL - each)
+                op, args = "aten.constant_pad_nd.default", (source, pad, 0.0)
+                source = self.task(made, op, wide, args, origin)
+            else:
+                nothing = (0, 0, 0, 0)
+                source = self.task(
+                    made, "nimble.pad", wide, (source,), origin, before=nothing, value=0.0
+                )
         turned = (groups, panels, taps, channels, PANEL)
         steps = (
             panels * PANEL * channels * taps, PANEL * channels * taps, 1, taps, channels * taps,
         )  # fmt: skip
         view = self.edit.add_view("turned", source.id, turned, steps)
-        return self.task(made, "aten.clone.default", turned, (Ref(view),), origin,
-                         memory_format=_CONTIGUOUS)  # fmt: skip
+        return self._copied(made, Ref(view), origin)
 
     def depthwise(self, made: list[Task], weight: Ref, taps: int, origin: str) -> Ref:
         """(channels, 1, taps…) → [tap][channel]."""
@@ -140,10 +143,22 @@ class Opening:
 
     def _pack_depthwise(self, made: list[Task], weight: Ref, taps: int, origin: str) -> Ref:
         channels = self.value(weight).shape[0]
-        whole = self.task(made, "aten.clone.default", self.value(weight).shape, (weight,), origin,
-                          memory_format=_CONTIGUOUS)  # fmt: skip
+        whole = self._contiguous(made, weight, origin)
         view = self.edit.add_view("turned", whole.id, (taps, channels), (1, taps))
-        return self.task(made, "aten.clone.default", (taps, channels), (Ref(view),), origin,
+        return self._copied(made, Ref(view), origin)
+
+    def _contiguous(self, made: list[Task], weight: Ref, origin: str) -> Ref:
+        value = self.value(weight)
+        if value.strides == contiguous_strides(value.shape):
+            return weight
+        return self._copied(made, weight, origin)
+
+    def _copied(self, made: list[Task], source: Ref, origin: str) -> Ref:
+        """A contiguous copy; made ahead of time where it can be."""
+        shape = self.value(source).shape
+        if not self.is_fixed(source):
+            return self.task(made, "nimble.copy", shape, (source,), origin)
+        return self.task(made, "aten.clone.default", shape, (source,), origin,
                          memory_format=_CONTIGUOUS)  # fmt: skip
 
     # Images

@@ -14,6 +14,7 @@ from nimble.devices.cpu.calls import (
     norms,
     pointwise,
     reductions,
+    training,
 )
 from nimble.devices.cpu.calls.call import Make, NativeCall
 from nimble.graph import Task
@@ -30,6 +31,7 @@ _CALLS: dict[str, Make] = {
     **norms.CALLS,
     **pointwise.CALLS,
     **reductions.CALLS,
+    **training.CALLS,
 }
 
 

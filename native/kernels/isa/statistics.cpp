@@ -1,0 +1,162 @@
+#include "../statistics.h"
+
+#include "../../core/kernels.h"
+#include "vec.h"
+
+namespace nimble::NIMBLE_ISA {
+namespace {
+
+using Steps = StatisticsPlan::Steps;
+
+constexpr std::int64_t kChannels = 1024;      // whose sums are kept at once
+constexpr std::int64_t kBlock = 16 << 10;     // bytes of pixels that are gone through strip by strip
+constexpr std::int64_t kRun = 256;            // elements whose sum is kept apart, to be more precise
+
+// What is summed up for an element: of moments its distance from `around` and that squared, of a
+// gradient itself and its product with such a distance.
+struct Moments {
+  NIMBLE_INLINE void add(F8 x, F8, F8 around, F8& a, F8& b) {
+    const F8 d = x - around;
+    a = a + d;
+    b = fma(d, d, b);
+  }
+};
+struct Gradient {
+  NIMBLE_INLINE void add(F8 x, F8 g, F8 around, F8& a, F8& b) {
+    a = a + g;
+    b = fma(g, x - around, b);
+  }
+};
+
+// kVectors vectors of channels over `count` pixels without a gap between channels.
+template <class Kind, int kVectors, bool kPartial>
+NIMBLE_INLINE void strip(const float* x, std::int64_t x_step, const float* g, std::int64_t g_step,
+                         std::int64_t count, const float* around, float* first_sum,
+                         float* second_sum, std::int64_t left) {
+  const auto get = [&](const float* p) { return kPartial ? load(p, left) : load(p); };
+  F8 a[kVectors], b[kVectors], center[kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    a[v] = b[v] = splat(0.0f);
+    center[v] = load(around + 8 * v);
+  }
+  for (std::int64_t p = 0; p < count; ++p, x += x_step, g += g_step) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) Kind::add(get(x + 8 * v), get(g + 8 * v), center[v], a[v], b[v]);
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    store(first_sum + 8 * v, load(first_sum + 8 * v) + a[v]);
+    store(second_sum + 8 * v, load(second_sum + 8 * v) + b[v]);
+  }
+}
+
+// Up to kChannels channels, innermost in memory. All arrays have room for whole vectors.
+template <class Kind>
+void channels_last(const StatisticsPlan& plan, const float* x, const float* g, std::int64_t channels,
+                   const float* around, float* first_sum, float* second_sum) {
+  const std::int64_t rows = most<std::int64_t>(1, kBlock / (4 * channels));
+  for (std::int64_t n = 0; n < plan.n; ++n) {
+    for (std::int64_t p = 0; p < plan.pixels; p += rows) {
+      const std::int64_t count = least(rows, plan.pixels - p);
+      const float* xs = x + n * plan.x.batch + p * plan.x.pixel;
+      const float* gs = g + n * plan.gradient.batch + p * plan.gradient.pixel;
+      std::int64_t c = 0;
+      for (; c + 32 <= channels; c += 32) {
+        strip<Kind, 4, false>(xs + c, plan.x.pixel, gs + c, plan.gradient.pixel, count, around + c,
+                              first_sum + c, second_sum + c, 0);
+      }
+      for (; c + 8 <= channels; c += 8) {
+        strip<Kind, 1, false>(xs + c, plan.x.pixel, gs + c, plan.gradient.pixel, count, around + c,
+                              first_sum + c, second_sum + c, 0);
+      }
+      if (c < channels) {
+        strip<Kind, 1, true>(xs + c, plan.x.pixel, gs + c, plan.gradient.pixel, count, around + c,
+                             first_sum + c, second_sum + c, channels - c);
+      }
+    }
+  }
+}
+
+// One channel, pixel by pixel.
+template <class Kind>
+void channel(const StatisticsPlan& plan, const float* x, const float* g, float around,
+             float& first_sum, float& second_sum) {
+  const F8 center = splat(around);
+  const bool dense = plan.x.pixel == 1 && plan.gradient.pixel == 1;
+  for (std::int64_t n = 0; n < plan.n; ++n, x += plan.x.batch, g += plan.gradient.batch) {
+    for (std::int64_t p = 0; p < plan.pixels;) {
+      const std::int64_t stop = least(plan.pixels, p + kRun);
+      F8 a = splat(0.0f), b = a;
+      for (; dense && p + 8 <= stop; p += 8) Kind::add(load(x + p), load(g + p), center, a, b);
+      for (; p < stop; ++p) {
+        F8 one = splat(0.0f), other = one;
+        Kind::add(splat(x[p * plan.x.pixel]), splat(g[p * plan.gradient.pixel]), center, one, other);
+        a[0] += one[0];
+        b[0] += other[0];
+      }
+      first_sum += sum(a);
+      second_sum += sum(b);
+    }
+  }
+}
+
+// Calls `done(channel, around, first sum, second sum)` for each channel.
+template <class Kind, class Around, class Done>
+void each_channel(const StatisticsPlan& plan, const float* x, const float* g, Around around_of,
+                  Done done) {
+  const bool last = plan.x.channel == 1 && plan.gradient.channel == 1;
+  for (std::int64_t c = 0; c < plan.channels; c += kChannels) {
+    const std::int64_t count = least(kChannels, plan.channels - c);
+    float around[kChannels + 8] = {}, first_sum[kChannels + 8] = {}, second_sum[kChannels + 8] = {};
+    const float* xs = x + c * plan.x.channel;
+    const float* gs = g + c * plan.gradient.channel;
+    for (std::int64_t i = 0; i < count; ++i) around[i] = around_of(c + i);
+    if (last) channels_last<Kind>(plan, xs, gs, count, around, first_sum, second_sum);
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (!last) {
+        channel<Kind>(plan, xs + i * plan.x.channel, gs + i * plan.gradient.channel, around[i],
+                      first_sum[i], second_sum[i]);
+      }
+      done(c + i, around[i], first_sum[i], second_sum[i]);
+    }
+  }
+}
+
+}  // namespace
+
+void moments(void* context) {
+  const auto& call = *static_cast<const NativeCall*>(context);
+  StatisticsPlan plan = *static_cast<const StatisticsPlan*>(call.plan);
+  plan.gradient = plan.x;  // not looked at
+  float* mean = call.operand<float>(0);
+  float* variance = call.operand<float>(1);
+  const float* x = call.operand<const float>(2);
+  const auto count = static_cast<float>(plan.n * plan.pixels);
+  // Around the first pixel: sums around 0 lose the digits that a large mean and a small variance
+  // have in common.
+  each_channel<Moments>(
+      plan, x, x, [&](std::int64_t c) { return x[c * plan.x.channel]; },
+      [&](std::int64_t c, float around, float distance, float squares) {
+        const float shift = distance / count;
+        mean[c] = around + shift;
+        variance[c] = most(0.0f, squares / count - shift * shift);
+      });
+}
+
+void gradient_sums(void* context) {
+  const auto& call = *static_cast<const NativeCall*>(context);
+  const auto& plan = *static_cast<const StatisticsPlan*>(call.plan);
+  float* total = call.operand<float>(0);
+  float* product = call.operand<float>(1);
+  const float* mean = call.operand<const float>(4);
+  each_channel<Gradient>(
+      plan, call.operand<const float>(2), call.operand<const float>(3),
+      [&](std::int64_t c) { return mean[c]; },
+      [&](std::int64_t c, float, float gradient, float with_distance) {
+        total[c] = gradient;
+        product[c] = with_distance;
+      });
+}
+
+}  // namespace nimble::NIMBLE_ISA
