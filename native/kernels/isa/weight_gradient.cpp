@@ -8,8 +8,11 @@ namespace {
 
 using Plan = WeightGradientPlan;
 
-constexpr int kRows = 6;                       // of a tile, each one element broadcast
-constexpr std::int64_t kBlock = 256 << 10;     // bytes of pixels that stay in the cache
+constexpr int kRows = 6;                    // of a tile, each one element broadcast
+constexpr int kColumns = 16;                // of a tile: two vectors
+constexpr int kWide = 8 * kRows;            // rows that are copied together
+constexpr std::int64_t kPixels = 128;       // that are copied together
+constexpr std::int64_t kBlock = 256 << 10;  // bytes of pixels that stay in the cache
 
 // Pixels of two images that belong together: three nested loops.
 struct Pixels {
@@ -35,86 +38,106 @@ struct Pixels {
   }
 };
 
-// result[i][j] += sum over pixels of a[i] b[j], for kA elements of a and kB vectors of b.
-template <int kA, int kB, bool kPartial>
-[[gnu::noinline]] void tile(const Pixels& pixels, const float* a, const float* b, float* result,
-                            std::int64_t a_step, std::int64_t b_step, std::int64_t left) {
-  F8 total[kA][kB];
-#pragma GCC unroll 6
-  for (int i = 0; i < kA; ++i) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kB; ++v) total[i][v] = splat(0.0f);
-  }
-  for (std::int64_t n = 0; n < pixels.n; ++n) {
-    for (std::int64_t h = 0; h < pixels.h; ++h) {
-      const float* at = a + n * pixels.a.n + h * pixels.a.h;
-      const float* bt = b + n * pixels.b.n + h * pixels.b.h;
-      for (std::int64_t w = 0; w < pixels.w; ++w, at += pixels.a.w, bt += pixels.b.w) {
-        F8 vector[kB];
-#pragma GCC unroll 2
-        for (int v = 0; v < kB; ++v) {
-          vector[v] = kPartial && v == kB - 1 ? load(bt + 8 * v, left) : load(bt + 8 * v);
-        }
-#pragma GCC unroll 6
-        for (int i = 0; i < kA; ++i) {
-          const F8 one = splat(at[i]);
-#pragma GCC unroll 2
-          for (int v = 0; v < kB; ++v) total[i][v] = fma(one, vector[v], total[i][v]);
-        }
+// Goes through pixels in order.
+class Walker {
+ public:
+  explicit Walker(const Pixels& pixels) : pixels_(pixels) {}
+
+  // The next pixels, at most `count`, of one row: where they begin, and how many.
+  std::int64_t take(std::int64_t count, std::int64_t& a, std::int64_t& b) {
+    count = least(count, pixels_.w - w_);
+    a = n_ * pixels_.a.n + h_ * pixels_.a.h + w_ * pixels_.a.w;
+    b = n_ * pixels_.b.n + h_ * pixels_.b.h + w_ * pixels_.b.w;
+    w_ += count;
+    if (w_ == pixels_.w) {
+      w_ = 0;
+      if (++h_ == pixels_.h) {
+        h_ = 0;
+        ++n_;
       }
     }
+    return count;
   }
+
+ private:
+  Pixels pixels_;
+  std::int64_t n_ = 0, h_ = 0, w_ = 0;
+};
+
+// Up to kPixels pixels of each image: where they lie.
+struct Block {
+  std::int64_t count = 0;
+  const float* a[kPixels];
+  const float* b[kPixels];
+};
+
+// [pixel][kWidth] of `width` channels from the first one on; zeros beyond them, as far as tiles look.
+template <int kWidth>
+NIMBLE_INLINE void gather(float* to, const float* const* pixels, std::int64_t count,
+                          std::int64_t start, std::int64_t width) {
+  const std::int64_t seen = kWidth == kColumns ? kColumns : (width + kRows - 1) / kRows * kRows;
+  for (std::int64_t p = 0; p < count; ++p, to += kWidth) {
+    const float* from = pixels[p] + start;
+    std::int64_t v = 0;
+    for (; v + 8 <= width; v += 8) store(to + v, load(from + v));
+    if (v < width) store(to + v, load(from + v, width - v));
+    for (v = (width + 7) / 8 * 8; v < seen; v += 8) store(to + v, splat(0.0f));
+  }
+}
+
+// result[i][j] = sum over pixels of a[i] b[j], added to what is there unless this is the first.
+[[gnu::noinline]] void tile(const float* a, const float* b, std::int64_t pixels, float* result,
+                            std::int64_t a_step, std::int64_t b_step, std::int64_t rows,
+                            std::int64_t columns, bool is_first) {
+  F8 total[kRows][2];
 #pragma GCC unroll 6
-  for (int i = 0; i < kA; ++i) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kB; ++v) {
-      float* out = result + i * a_step + 8 * v * b_step;
-      const bool whole = !(kPartial && v == kB - 1);
-      if (whole && b_step == 1) {
-        store(out, load(out) + total[i][v]);
-      } else {
-        const std::int64_t count = whole ? 8 : left;
-        for (std::int64_t j = 0; j < count; ++j) out[j * b_step] += total[i][v][j];
-      }
+  for (int i = 0; i < kRows; ++i) total[i][0] = total[i][1] = splat(0.0f);
+  for (std::int64_t p = 0; p < pixels; ++p, a += kWide, b += kColumns) {
+    const F8 left = load(b), right = load(b + 8);
+#pragma GCC unroll 6
+    for (int i = 0; i < kRows; ++i) {
+      const F8 one = splat(a[i]);
+      total[i][0] = fma(one, left, total[i][0]);
+      total[i][1] = fma(one, right, total[i][1]);
+    }
+  }
+  if (b_step == 1 && columns == kColumns && rows == kRows) {
+#pragma GCC unroll 6
+    for (int i = 0; i < kRows; ++i, result += a_step) {
+      store(result, is_first ? total[i][0] : load(result) + total[i][0]);
+      store(result + 8, is_first ? total[i][1] : load(result + 8) + total[i][1]);
+    }
+    return;
+  }
+  float made[kRows][kColumns];
+#pragma GCC unroll 6
+  for (int i = 0; i < kRows; ++i) {
+    store(made[i], total[i][0]);
+    store(made[i] + 8, total[i][1]);
+  }
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < columns; ++j) {
+      float& out = result[i * a_step + j * b_step];
+      out = is_first ? made[i][j] : out + made[i][j];
     }
   }
 }
 
-template <int kA>
-void columns(const Pixels& pixels, const float* a, const float* b, float* result,
-             std::int64_t a_step, std::int64_t b_step, std::int64_t count) {
-  std::int64_t j = 0;
-  for (; j + 16 <= count; j += 16) {
-    tile<kA, 2, false>(pixels, a, b + j, result + j * b_step, a_step, b_step, 8);
-  }
-  const std::int64_t left = count - j;
-  b += j;
-  result += j * b_step;
-  if (left > 8) {
-    tile<kA, 2, true>(pixels, a, b, result, a_step, b_step, left - 8);
-  } else if (left == 8) {
-    tile<kA, 1, false>(pixels, a, b, result, a_step, b_step, 8);
-  } else if (left > 0) {
-    tile<kA, 1, true>(pixels, a, b, result, a_step, b_step, left);
-  }
-}
-
-// All of the outer product of `rows` elements of a and `count` of b.
-void product(const Pixels& pixels, const float* a, std::int64_t rows, const float* b,
-             std::int64_t count, float* result, std::int64_t a_step, std::int64_t b_step) {
-  std::int64_t i = 0;
-  for (; i + kRows <= rows; i += kRows) {
-    columns<kRows>(pixels, a + i, b, result + i * a_step, a_step, b_step, count);
-  }
-  a += i;
-  result += i * a_step;
-  switch (rows - i) {
-    case 5: return columns<5>(pixels, a, b, result, a_step, b_step, count);
-    case 4: return columns<4>(pixels, a, b, result, a_step, b_step, count);
-    case 3: return columns<3>(pixels, a, b, result, a_step, b_step, count);
-    case 2: return columns<2>(pixels, a, b, result, a_step, b_step, count);
-    case 1: return columns<1>(pixels, a, b, result, a_step, b_step, count);
-    default: return;
+// The outer product of `rows` elements of a and `columns` of b, summed over a block of pixels.
+void product(const Block& block, std::int64_t rows, std::int64_t columns, float* result,
+             std::int64_t a_step, std::int64_t b_step, bool is_first) {
+  alignas(64) float a[kPixels * kWide], b[kPixels * kColumns];
+  for (std::int64_t i = 0; i < rows; i += kWide) {
+    const std::int64_t wide = least<std::int64_t>(kWide, rows - i);
+    gather<kWide>(a, block.a, block.count, i, wide);
+    for (std::int64_t j = 0; j < columns; j += kColumns) {
+      const std::int64_t width = least<std::int64_t>(kColumns, columns - j);
+      gather<kColumns>(b, block.b, block.count, j, width);
+      for (std::int64_t k = 0; k < wide; k += kRows) {
+        tile(a + k, b, block.count, result + (i + k) * a_step + j * b_step, a_step, b_step,
+             least<std::int64_t>(kRows, wide - k), width, is_first);
+      }
+    }
   }
 }
 
@@ -130,49 +153,33 @@ Range inside(const Plan::Dimension& d, std::int64_t tap, std::int64_t low, std::
   return {most(low, first), least(high, last)};
 }
 
-void clear(const Plan& plan, float* weights) {
-  for (std::int64_t o = 0; o < plan.out; ++o) {
-    for (std::int64_t i = 0; i < plan.in; ++i) {
-      for (std::int64_t h = 0; h < plan.h.kernel; ++h) {
-        float* row = weights + o * plan.of_out + i * plan.of_in + h * plan.of_h;
-        for (std::int64_t w = 0; w < plan.w.kernel; ++w) row[w * plan.of_w] = 0.0f;
-      }
+// Calls `add(pixels, gradient, x, weights)` for every tap, with the pixels of rows [low, high) of
+// images [first, last) at which it lies inside; there may be none.
+template <class Add>
+void each_tap(const NativeCall& call, const Plan& plan, std::int64_t first, std::int64_t last,
+              std::int64_t low, std::int64_t high, Add add) {
+  float* weights = call.operand<float>(0);
+  const float* gradient = call.operand<const float>(1) + first * plan.gradient.n;
+  const float* x = call.operand<const float>(2) + first * plan.x.n;
+  for (std::int64_t kh = 0; kh < plan.h.kernel; ++kh) {
+    const Range down = inside(plan.h, kh, low, high);
+    const std::int64_t in_h = down.first * plan.h.stride + kh * plan.h.dilation - plan.h.padding;
+    for (std::int64_t kw = 0; kw < plan.w.kernel; ++kw) {
+      const Range across = inside(plan.w, kw, 0, plan.w.out);
+      const std::int64_t in_w =
+          across.first * plan.w.stride + kw * plan.w.dilation - plan.w.padding;
+      Pixels pixels{last - first, down.last - down.first, across.last - across.first, plan.gradient,
+                    {plan.x.n, plan.x.h * plan.h.stride, plan.x.w * plan.w.stride}};
+      if (pixels.h <= 0 || pixels.w <= 0) pixels.n = 0;
+      add(pixels, gradient + down.first * plan.gradient.h + across.first * plan.gradient.w,
+          x + in_h * plan.x.h + in_w * plan.x.w, weights + kh * plan.of_h + kw * plan.of_w);
     }
   }
 }
 
-// Calls `add(pixels, gradient, x, weights)` for every tap, block of pixels by block.
-template <class Add>
-void each_tap(const NativeCall& call, const Plan& plan, std::int64_t channels, Add add) {
-  float* weights = call.operand<float>(0);
-  const float* gradient = call.operand<const float>(1);
-  const float* x = call.operand<const float>(2);
-  clear(plan, weights);
-  const std::int64_t row = plan.w.out * channels * 4;
-  const std::int64_t images = most<std::int64_t>(1, kBlock / (row * plan.h.out));
-  const std::int64_t rows = images > 1 ? plan.h.out : most<std::int64_t>(1, kBlock / row);
-  for (std::int64_t n = 0; n < plan.n; n += images) {
-    for (std::int64_t h = 0; h < plan.h.out; h += rows) {
-      for (std::int64_t kh = 0; kh < plan.h.kernel; ++kh) {
-        const Range down = inside(plan.h, kh, h, least(h + rows, plan.h.out));
-        for (std::int64_t kw = 0; kw < plan.w.kernel; ++kw) {
-          const Range across = inside(plan.w, kw, 0, plan.w.out);
-          if (down.first >= down.last || across.first >= across.last) continue;
-          const std::int64_t in_h = down.first * plan.h.stride + kh * plan.h.dilation - plan.h.padding;
-          const std::int64_t in_w =
-              across.first * plan.w.stride + kw * plan.w.dilation - plan.w.padding;
-          const Pixels pixels{
-              least(images, plan.n - n), down.last - down.first, across.last - across.first,
-              plan.gradient,
-              {plan.x.n, plan.x.h * plan.h.stride, plan.x.w * plan.w.stride}};
-          add(pixels,
-              gradient + n * plan.gradient.n + down.first * plan.gradient.h +
-                  across.first * plan.gradient.w,
-              x + n * plan.x.n + in_h * plan.x.h + in_w * plan.x.w,
-              weights + kh * plan.of_h + kw * plan.of_w);
-        }
-      }
-    }
+void clear(const Plan& plan, float* tap) {
+  for (std::int64_t o = 0; o < plan.out; ++o) {
+    for (std::int64_t i = 0; i < plan.in; ++i) tap[o * plan.of_out + i * plan.of_in] = 0.0f;
   }
 }
 
@@ -209,18 +216,31 @@ void weight_gradient(void* context) {
   const auto& call = *static_cast<const NativeCall*>(context);
   const auto& plan = *static_cast<const Plan*>(call.plan);
   // Vectors along the side that fills them.
-  const bool along_in = plan.in >= 16 || plan.in >= plan.out;
-  each_tap(call, plan, plan.in + plan.out,
-           [&](Pixels pixels, const float* gradient, const float* x, float* weights) {
-             if (along_in) {
-               pixels.join();
-               product(pixels, gradient, plan.out, x, plan.in, weights, plan.of_out, plan.of_in);
-             } else {
-               const Plan::Steps a = pixels.a;
-               pixels.a = pixels.b;
-               pixels.b = a;
-               pixels.join();
-               product(pixels, x, plan.in, gradient, plan.out, weights, plan.of_in, plan.of_out);
+  const bool along_in = plan.in >= kColumns || plan.in >= plan.out;
+  each_tap(call, plan, 0, plan.n, 0, plan.h.out,
+           [&](Pixels pixels, const float* gradient, const float* x, float* tap) {
+             if (pixels.n == 0) return clear(plan, tap);
+             pixels.join();
+             Walker walker(pixels);
+             std::int64_t total = pixels.n * pixels.h * pixels.w;
+             for (bool is_first = true; total > 0; is_first = false) {
+               Block block;
+               while (block.count < kPixels && total > 0) {
+                 std::int64_t a, b;
+                 const std::int64_t taken = walker.take(kPixels - block.count, a, b);
+                 for (std::int64_t p = 0; p < taken; ++p, ++block.count) {
+                   const float* one = gradient + a + p * pixels.a.w;
+                   const float* other = x + b + p * pixels.b.w;
+                   block.a[block.count] = along_in ? one : other;
+                   block.b[block.count] = along_in ? other : one;
+                 }
+                 total -= taken;
+               }
+               if (along_in) {
+                 product(block, plan.out, plan.in, tap, plan.of_out, plan.of_in, is_first);
+               } else {
+                 product(block, plan.in, plan.out, tap, plan.of_in, plan.of_out, is_first);
+               }
              }
            });
 }
@@ -228,21 +248,31 @@ void weight_gradient(void* context) {
 void depthwise_gradient(void* context) {
   const auto& call = *static_cast<const NativeCall*>(context);
   const auto& plan = *static_cast<const Plan*>(call.plan);
-  each_tap(call, plan, 2 * plan.out,
-           [&](Pixels pixels, const float* gradient, const float* x, float* weights) {
-             pixels.join();
-             std::int64_t c = 0;
-             for (; c + 32 <= plan.out; c += 32) {
-               apart<4, false>(pixels, gradient + c, x + c, weights + c * plan.of_out, plan.of_out, 8);
-             }
-             for (; c + 8 <= plan.out; c += 8) {
-               apart<1, false>(pixels, gradient + c, x + c, weights + c * plan.of_out, plan.of_out, 8);
-             }
-             if (c < plan.out) {
-               apart<1, true>(pixels, gradient + c, x + c, weights + c * plan.of_out, plan.of_out,
-                              plan.out - c);
-             }
-           });
+  each_tap(call, plan, 0, 1, 0, 1,
+           [&](const Pixels&, const float*, const float*, float* tap) { clear(plan, tap); });
+  const std::int64_t row = plan.w.out * plan.out * 8;
+  const std::int64_t images = most<std::int64_t>(1, kBlock / (row * plan.h.out));
+  const std::int64_t rows = images > 1 ? plan.h.out : most<std::int64_t>(1, kBlock / row);
+  for (std::int64_t n = 0; n < plan.n; n += images) {
+    for (std::int64_t h = 0; h < plan.h.out; h += rows) {
+      each_tap(call, plan, n, least(n + images, plan.n), h, least(h + rows, plan.h.out),
+               [&](Pixels pixels, const float* gradient, const float* x, float* tap) {
+                 if (pixels.n == 0) return;
+                 pixels.join();
+                 std::int64_t c = 0;
+                 for (; c + 32 <= plan.out; c += 32) {
+                   apart<4, false>(pixels, gradient + c, x + c, tap + c * plan.of_out, plan.of_out, 8);
+                 }
+                 for (; c + 8 <= plan.out; c += 8) {
+                   apart<1, false>(pixels, gradient + c, x + c, tap + c * plan.of_out, plan.of_out, 8);
+                 }
+                 if (c < plan.out) {
+                   apart<1, true>(pixels, gradient + c, x + c, tap + c * plan.of_out, plan.of_out,
+                                  plan.out - c);
+                 }
+               });
+    }
+  }
 }
 
 }  // namespace nimble::NIMBLE_ISA

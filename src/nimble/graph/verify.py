@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nimble.errors import GraphError
+from nimble.graph.dependencies import extent, older
 from nimble.graph.ir import DType, Graph, Role, Task, Value, refs
 
 _WRITABLE = {Role.INTERMEDIATE, Role.OUTPUT}
@@ -13,20 +14,20 @@ def verify(graph: Graph) -> Graph:
     for index, value in enumerate(graph.values):
         _verify_value(graph, index, value)
     written: dict[int, int] = {}
-    available = {v.id for v in graph.values if v.overwrites is None and v.role not in _WRITABLE}
+    memory = _Memory(graph)
     names: set[str] = set()
     for index, task in enumerate(graph.tasks):
         if task.name in names:
             raise GraphError(f"task {index} {task.name!r}: another task has the same name")
         names.add(task.name)
-        _verify_task(graph, task, available, written, index)
+        _verify_task(graph, task, memory, written, index)
     for v in graph.inputs:
         if not (0 <= v < len(graph.values)) or graph[v].role is not Role.INPUT:
             raise GraphError(f"graph {graph.name!r}: input %{v} is not a value of role input")
     for v in graph.outputs:
         if not 0 <= v < len(graph.values):
             raise GraphError(f"graph {graph.name!r}: output %{v} does not exist")
-        if graph.content(v).id not in available:
+        if not memory.shows(v):
             raise GraphError(
                 f"graph {graph.name!r}: output %{v} is written by no task, or is written over"
             )
@@ -90,7 +91,7 @@ def _verify_value(graph: Graph, index: int, value: Value) -> None:
 
 
 def _verify_task(
-    graph: Graph, task: Task, available: set[int], written: dict[int, int], index: int
+    graph: Graph, task: Task, memory: _Memory, written: dict[int, int], index: int
 ) -> None:
     def fail(why: str) -> GraphError:
         return GraphError(f"task {index} {task.name!r} ({task.op}): {why}")
@@ -111,7 +112,7 @@ def _verify_task(
     if len(set(task.writes)) != len(task.writes):
         raise fail("writes a value twice")
     for v in task.reads:
-        if graph.content(v).id not in available:
+        if not memory.shows(v):
             raise fail(
                 f"reads %{v} {graph[v].name!r}, which is not written yet or not there any more"
             )
@@ -120,16 +121,42 @@ def _verify_task(
         if v in written:
             raise fail(f"writes %{v}, which task {written[v]} has already written")
         if (
-            value.overwrites is None
+            graph.content(v).overwrites is None
             and value.role not in _WRITABLE
             and value.dtype is not DType.TOKEN
         ):
             raise fail(f"writes %{v} {value.name!r}, whose role is {value.role}")
         written[v] = index
-        content = graph.content(v)
-        available.add(content.id)
-        if content.overwrites is not None:
-            available.discard(graph.content(content.overwrites).id)
+        memory.write(v)
+
+
+class _Memory:
+    """What the memory holds while the tasks run in their order."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._there = {
+            v.id for v in graph.values if v.overwrites is None and v.role not in _WRITABLE
+        }
+        self._over: dict[int, list[int]] = {}
+        """Contents → what was written over them, which may be parts of newer contents."""
+
+    def shows(self, v: int) -> bool:
+        """Whether a value's contents are there, and not written over."""
+        content = self._graph.content(v).id
+        return content in self._there and not any(
+            self._overlap(v, other) for other in self._over.get(content, ())
+        )
+
+    def write(self, v: int) -> None:
+        self._there.add(self._graph.content(v).id)
+        for below in older(self._graph, v):
+            self._over.setdefault(below, []).append(v)
+
+    def _overlap(self, a: int, b: int) -> bool:
+        one, other = extent(self._graph, a), extent(self._graph, b)
+        nothing = one.start == one.stop or other.start == other.stop  # An order token has no bytes.
+        return nothing or one.overlaps(other)
 
 
 def verify_memory(graph: Graph) -> None:

@@ -56,9 +56,7 @@ class Tiles:
 
     def made(self) -> list[Task] | None:
         make = _SPLITS.get(self._task.op)
-        if make is None or any(self._edit.values[v].overwrites is not None for v in self._writes):
-            return None
-        return make(self)
+        return make(self) if make is not None else None
 
     # Pieces of values
 

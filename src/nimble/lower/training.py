@@ -80,7 +80,7 @@ class _Norm:
         return self._made
 
     def backward(self) -> list[Task] | None:
-        """With g the gradient of the result: that of the input is g a + x b + c, where a, b and c
+        """With g the gradient of the result: that of the input is (g + x b + c) a, where a, b and c
         are numbers for each channel."""
         given = self._given
         gradient, mean, root = given["grad_out"], given["save_mean"], given["save_invstd"]
@@ -97,15 +97,15 @@ class _Norm:
         a = root
         if isinstance(given["weight"], Ref):
             a = self._channels("aten.mul.Tensor", root, given["weight"])
+        # Only now is g needed, so that it is read but once more.
         along = self._channels("aten.mul.Tensor", scaled, root)
-        share = self._channels("aten.mul.Tensor", a, -1.0 / self._count)
-        b = self._channels("aten.mul.Tensor", share, along)
-        plain = self._channels("aten.mul.Tensor", share, Ref(total))
+        b = self._channels("aten.mul.Tensor", along, -1.0 / self._count)
+        plain = self._channels("aten.mul.Tensor", Ref(total), -1.0 / self._count)
         c = self._channels("aten.sub.Tensor", plain, self._channels("aten.mul.Tensor", b, mean))
-        one = self._pixels("aten.mul.Tensor", gradient, self._wide(a))
         other = self._pixels("aten.mul.Tensor", self._x, self._wide(b))
-        sum_ = self._pixels("aten.add.Tensor", one, other)
-        self._pixels("aten.add.Tensor", sum_, self._wide(c), place=for_input)
+        shifted = self._pixels("aten.add.Tensor", other, self._wide(c))
+        both = self._pixels("aten.add.Tensor", shifted, gradient)
+        self._pixels("aten.mul.Tensor", both, self._wide(a), place=for_input)
         return self._made
 
     def _average(self, old: Arg, new: Ref, left: float, taken: float, place: int | None) -> None:
