@@ -81,7 +81,8 @@ class Work:
         counter = FlopCounterMode(display=False, custom_mapping=_ALSO)
         state = _state(made)
         with counter:
-            call(made.model, exam.inputs[0], structure)
+            # Of several steps of a training, one.
+            call(getattr(made.model, "one_step", made.model), exam.inputs[0], structure)
         for tensor, before in state.items():
             if not torch.equal(tensor, before):
                 tensor.copy_(before)

@@ -22,8 +22,9 @@ from torch import nn
 
 from nimble.bench.contestants import MissingError, Run, contestant
 from nimble.bench.job import MEMORY, OVERHEAD, ROUND, Failed, Job, Loaded, pack
+from nimble.bench.training import is_training, make
 from nimble.capture.structure import flatten, unflatten
-from nimble.targets import Made, make
+from nimble.targets import Made
 
 WARM_NS, WARM_CALLS = 5_000_000, 2
 """Calls at the start of a turn that do not count, at least so long and so many: caches are cold,
@@ -61,7 +62,7 @@ def main(fd: int, parent: int, job: Job) -> None:
 
 def _load(job: Job) -> tuple[Run, list[list[torch.Tensor]], Loaded]:
     torch.set_num_threads(job.threads)
-    load = contestant(job.contestant)
+    load = contestant(job.contestant, is_training(job.target))
     torch.manual_seed(0)
     made = make(job.target)
     material = torch.load(job.material, weights_only=True)
@@ -75,14 +76,15 @@ def _load(job: Job) -> tuple[Run, list[list[torch.Tensor]], Loaded]:
     compiled = time.perf_counter() - start
     restore()
     first, second = ([tensor.clone() for tensor in tensors] for tensors in inputs)
+    answer = getattr(run, "trial", run)
     torch.manual_seed(0)
     start = time.perf_counter()
-    results = run(first)
+    results = answer(first)
     took = time.perf_counter() - start
     answers = [pack(list(_tensors(results)))]
     restore()
     torch.manual_seed(0)
-    answers.append(pack(list(_tensors(run(second)))))
+    answers.append(pack(list(_tensors(answer(second)))))
     loaded = Loaded(compiled, (compiled + took) * 1e3, (answers[0], answers[1]))
     return run, inputs, loaded
 

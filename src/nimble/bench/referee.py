@@ -24,11 +24,12 @@ from nimble.bench.job import MEMORY, OVERHEAD, ROUND, Job, Loaded, unpack
 from nimble.bench.limits import Peaks, Work
 from nimble.bench.result import Network, Result, Row
 from nimble.bench.statistics import Ratio, Summary, median, quietest
+from nimble.bench.training import make
 from nimble.bench.verify import Exam
 from nimble.compare import one_thread
 from nimble.devices.cpu import this_cpu
 from nimble.errors import InputError
-from nimble.targets import Made, make
+from nimble.targets import Made
 
 FEWEST_ROUNDS = 5
 

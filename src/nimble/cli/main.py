@@ -21,7 +21,8 @@ import nimble
 from nimble import zoo
 from nimble.bench import Settings
 from nimble.bench.command import run_bench
-from nimble.bench.contestants import KNOWN, NIMBLE
+from nimble.bench.contestants import KNOWN, NIMBLE, TRAINERS
+from nimble.bench.training import OPTIMIZERS, named
 from nimble.cli.check import Row, check
 from nimble.cli.demo import demo as run_demo
 from nimble.errors import InputError, NimbleError
@@ -164,6 +165,13 @@ def bench_command(
     rounds: Annotated[int, typer.Option(help="how often each contestant is timed")] = 100,
     seconds: Annotated[float, typer.Option(help="stop the rounds of a model after this")] = 25,
     timeout: Annotated[float, typer.Option(help="seconds a contestant has for an answer")] = 120,
+    train: Annotated[
+        str | None,
+        typer.Option(
+            help=f"time whole training steps, with one of {', '.join(OPTIMIZERS)}; only against "
+            f"{', '.join(TRAINERS)}",
+        ),
+    ] = None,
     busy: Annotated[
         int, typer.Option(help="other processes that keep a core busy each meanwhile")
     ] = 0,
@@ -177,6 +185,8 @@ def bench_command(
     for path in filter(None, (json_file, html)):
         _or_exit(partial(_check_writable, path))
     names = _or_exit(lambda: _named(models))
+    if train is not None:
+        names = _or_exit(lambda: [named(name, train) for name in names])
     result = run_bench(names, settings, _out, _err, json_file, html)
     if not all(
         any(r.counts for r in result.of(m) if r.contestant == NIMBLE) for m in result.models

@@ -20,6 +20,9 @@ from nimble.targets import find
 
 NIMBLE = "nimble"
 KNOWN = ("eager", "torchscript", "compile", "aoti", "onnxruntime", "openvino", "tvm")
+TRAINERS = ("eager", "compile")
+"""Those of them that can be timed on whole training steps."""
+_TRAINERS = "nimble.bench.trainers"
 EXTRA = "pip install '.[bench]'"
 
 Run = Callable[[list[torch.Tensor]], Any]
@@ -39,13 +42,16 @@ class MissingError(Exception):
     """A contestant's package is not installed."""
 
 
-def contestant(name: str) -> Load:
+def contestant(name: str, training: bool = False) -> Load:
     """The contestant of that name; `file.py:function` and `module:function` name one's own."""
     if ":" in name:
         own: Load = find(name)
         return own
+    if training and name not in (NIMBLE, *TRAINERS):
+        raise MissingError("it does not train")
+    package = _TRAINERS if training else __name__
     try:
-        module = importlib.import_module(f"{__name__}.{name}")
+        module = importlib.import_module(f"{package}.{name}")
     except ModuleNotFoundError as error:
         raise MissingError(f"not installed: {error.name} ({EXTRA})") from error
     return cast(Load, module.load)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nimble.graph import Arg, DType, Ref, Role, Task, Value
 from nimble.graph.edit import call
 from nimble.lower.heads.opening import PANEL, Conversion, Given, Opening
@@ -18,7 +20,7 @@ def _linear(opening: Opening, task: Task, given: Given) -> list[Task] | None:
     if not isinstance(x, Ref) or not isinstance(weight, Ref) or result is None:
         return None
     if not opening.is_fixed(weight):
-        return _matmul(opening, task, given) if product else None
+        return _matmul(opening, task, given) if product else _plus(opening, task, given)
     if not product and (given["beta"] != 1 or given["alpha"] != 1 or not opening.is_fixed(bias)):
         return None
     source, w = opening.value(x), opening.value(weight)
@@ -35,6 +37,24 @@ def _linear(opening: Opening, task: Task, given: Given) -> list[Task] | None:
         *made,
         call(task.name, "nimble.linear", (x, packed, bias), (result,), (), task.origin),
     ]
+
+
+def _plus(opening: Opening, task: Task, given: Given) -> list[Task] | None:
+    """addmm: a product, and a sum that becomes its end."""
+    bias, result = given["self"], task.results[0]
+    if given["beta"] != 1 or given["alpha"] != 1 or not isinstance(bias, Ref) or result is None:
+        return None
+    if opening.value(bias).shape != opening.edit.values[result].shape[-1:]:
+        return None
+    value = opening.edit.values[result]
+    name = f"{task.name}.product"
+    between = opening.edit.add_root(name, Role.INTERMEDIATE, DType.FLOAT32, value.shape)
+    inner = replace(task, name=name, op="aten.mm.default", results=(between,), writes=(between,))
+    made = _matmul(opening, inner, {"self": given["mat1"], "mat2": given["mat2"]})
+    if made is None:
+        return None
+    args = (Ref(between), bias)
+    return [*made, call(task.name, "aten.add.Tensor", args, (result,), (), task.origin)]
 
 
 def _matmul(opening: Opening, task: Task, given: Given) -> list[Task] | None:

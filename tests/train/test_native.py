@@ -1,0 +1,115 @@
+"""Steps by native kernels against eager: gradients, updated state, and which kernels were used."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import nimble
+
+
+def conv(*args, **kwargs):
+    return nn.Conv2d(*args, bias=False, **kwargs)
+
+
+def normed(channels, *layers):
+    return nn.Sequential(*layers, nn.BatchNorm2d(channels))
+
+
+class Residual(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return x + self.inner(x)
+
+
+NETWORKS = {
+    "dense": [normed(20, conv(3, 20, 3, padding=1)), nn.ReLU(), nn.Conv2d(20, 17, 3)],
+    "strided": [
+        normed(24, conv(3, 24, 3, stride=2, padding=1)),
+        nn.ReLU6(),
+        conv(24, 16, 2, stride=2),
+    ],
+    "pointwise": [normed(16, conv(3, 16, 1)), nn.ReLU(), nn.Conv2d(16, 40, 1, stride=2)],
+    "depthwise": [
+        normed(16, conv(3, 16, 1)),
+        nn.ReLU6(),
+        normed(16, conv(16, 16, 3, padding=1, groups=16)),
+        nn.SiLU(),
+        normed(16, conv(16, 16, 5, stride=2, padding=2, groups=16)),
+        nn.Hardswish(),
+        conv(16, 8, 1),
+    ],
+    "residual": [
+        normed(16, conv(3, 16, 3, padding=1)),
+        nn.ReLU(),
+        Residual(normed(16, conv(16, 16, 3, padding=1))),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        Residual(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(16, 16, 1), nn.Sigmoid())),
+    ],
+    "dilated": [normed(12, conv(3, 12, 3, padding=2, dilation=2)), nn.GELU(), conv(12, 5, (1, 3))],
+    "grouped": [conv(3, 24, 3), nn.LeakyReLU(), conv(24, 24, 3, groups=3)],
+}
+
+
+def network(name):
+    torch.manual_seed(0)
+    body = copy.deepcopy(nn.Sequential(*NETWORKS[name]))
+    width = body(torch.zeros(2, 3, 12, 12)).shape[1]
+    return nn.Sequential(
+        body, nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(4 * width, 6)
+    ).train()
+
+
+def gradients(model, x, y):
+    loss = nn.functional.cross_entropy(model(x), y)
+    return loss.detach(), torch.autograd.grad(loss, list(model.parameters()))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_gradients_are_as_near_to_the_exact_ones_as_eagers(name, workers, monkeypatch):
+    monkeypatch.setenv("NIMBLE_VERIFY", "1")
+    mine = network(name)
+    theirs, exact = copy.deepcopy(mine), copy.deepcopy(mine).double()
+    x, y = torch.randn(32, 3, 12, 12), torch.randint(0, 6, (32,))
+    optimizer = torch.optim.SGD(mine.parameters(), lr=0.1, momentum=0.9)
+    step = nimble.compile_step(
+        mine, nn.CrossEntropyLoss(), optimizer, (x, y), keep_grads=True, workers=workers
+    )
+    loss = step(x, y)
+    eager_loss, eager = gradients(theirs, x, y)
+    exact_loss, right = gradients(exact, x.double(), y)
+    assert abs(loss - exact_loss) <= 4 * abs(eager_loss - exact_loss) + 2e-6
+    for (called, parameter), other, best in zip(mine.named_parameters(), eager, right, strict=True):
+        off = (parameter.grad - best).norm()
+        allowed = 4 * (other - best).norm() + 2e-6 * best.norm() + 1e-7
+        assert off <= allowed, (called, off, allowed)
+    for (called, buffer), other in zip(mine.named_buffers(), theirs.buffers(), strict=True):
+        torch.testing.assert_close(buffer, other, rtol=1e-4, atol=1e-6, msg=called)
+
+
+@pytest.mark.parametrize("name", [n for n in NETWORKS if n not in ("grouped", "residual")])
+def test_no_convolution_or_norm_is_left_to_aten(name):
+    model = network(name)
+    x, y = torch.randn(32, 3, 12, 12), torch.randint(0, 6, (32,))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    step = nimble.compile_step(model, nn.CrossEntropyLoss(), optimizer, (x, y))
+    left = {task.op for task in step.engines[0].plans[0].graph.tasks if task.kernel != "native"}
+    assert not [op for op in left if "conv" in op or "batch_norm" in op or op == "aten.mm.default"]
+    # Of the states only the count of batches, whole numbers, is copied.
+    copies = [t for t in step.engines[0].plans[0].graph.tasks if t.op == "aten.copy_.default"]
+    assert len(copies) == sum(isinstance(m, nn.BatchNorm2d) for m in model.modules())
+
+
+def test_a_batch_of_one_pixel_has_no_variance():
+    model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(8, 2))
+    x, y = torch.randn(2, 3, 1, 1), torch.randint(0, 2, (2,))
+    theirs = copy.deepcopy(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    step = nimble.compile_step(model, nn.CrossEntropyLoss(), optimizer, (x, y))
+    torch.testing.assert_close(step(x, y), gradients(theirs, x, y)[0])
