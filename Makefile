@@ -11,7 +11,7 @@ listed = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.t
 	['project']['optional-dependencies']['$(1)'], sep='\n')"
 extra = $(call listed,$(1)) | $(BIN)/pip install -q -r /dev/stdin torch==2.13.0
 
-.PHONY: demo test test-full lint bench overhead figures claims models zoo sanitize clean
+.PHONY: demo test test-full lint bench overhead figures claims starts models zoo sanitize clean
 
 demo: $(VENV)/built
 	$(BIN)/nimble demo
@@ -39,6 +39,9 @@ figures: $(VENV)/built
 
 claims: $(VENV)/built
 	$(BIN)/python bench/claims.py
+
+starts: $(VENV)/built
+	$(BIN)/python bench/starts.py
 
 models: $(VENV)/models
 	$(BIN)/python bench/models.py
