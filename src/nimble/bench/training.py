@@ -18,7 +18,7 @@ from nimble.targets import make as make_model
 
 _WITH = " with "
 OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]] = {
-    "sgd": lambda ps: torch.optim.SGD(ps, lr=1e-3, momentum=0.9),
+    "sgd": lambda ps: torch.optim.SGD(ps, lr=1e-4, momentum=0.9),
     "adam": lambda ps: torch.optim.Adam(ps, lr=1e-4),
     "adamw": lambda ps: torch.optim.AdamW(ps, lr=1e-4),
 }
@@ -72,12 +72,6 @@ class Training(nn.Module):
         answer = two_steps(lambda: eager_step(self, optimizer, batch))
         optimizer.zero_grad()
         return answer
-
-    def one_step(self, *batch: Tensor) -> Tensor:
-        optimizer = self.optimizer()
-        found = eager_step(self, optimizer, batch)
-        optimizer.zero_grad()
-        return found
 
     def loss(self, *batch: Tensor) -> Tensor:
         return loss(self.network(*batch[:-1]), batch[-1])

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 import torch
 
+from nimble.bench.training import Training
 from nimble.capture.structure import flatten
 from nimble.compare import FLOOR, SENSITIVE, SLACK, Reference, another, one_thread, relative_error
 from nimble.errors import InputError
 from nimble.targets import Made
 
 Answer = Sequence[torch.Tensor]
+TRAINING_FLOOR = 5e-3
+"""Of the change of a loss, which is the difference of two numbers a thousand times as large."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,8 @@ class Exam:
 
     inputs: tuple[list[torch.Tensor], list[torch.Tensor]]
     references: tuple[Reference, Reference]
+    floor: float = FLOOR
+    """What may be off however exact eager is."""
 
     @staticmethod
     def of(made: Made) -> Exam:
@@ -29,7 +34,8 @@ class Exam:
         with one_thread():
             a = Reference.of(made.model, first, structure)
             second, b, apart = another(made.model, a, first, structure)
-        exam = Exam((first, second), (a, b))
+        floor = TRAINING_FLOOR if isinstance(made.model, Training) else FLOOR
+        exam = Exam((first, second), (a, b), floor)
         if not a.eager:
             raise InputError(
                 f"{made.name}: the model returns no tensors, so nothing can be compared"
@@ -46,7 +52,7 @@ class Exam:
     def allowed(self) -> float:
         """The largest error that passes for any result."""
         own = max(relative_error(r.eager, r.exact) for r in self.references)
-        return max(FLOOR, SLACK * own)
+        return max(self.floor, SLACK * own)
 
     def error(self, answers: Sequence[Answer]) -> float:
         """max|y - y64| / max|y64|, the largest over results and inputs."""
@@ -56,12 +62,12 @@ class Exam:
     def wrong(self, answers: Sequence[Answer]) -> str:
         """Why the two answers are not the model's; an empty string if they are."""
         for answer, reference in zip(answers, self.references, strict=True):
-            if why := _differs(answer, reference):
+            if why := _differs(answer, reference, self.floor):
                 return f"wrong: {why}"
         return ""
 
 
-def _differs(answer: Answer, reference: Reference) -> str:
+def _differs(answer: Answer, reference: Reference, floor: float) -> str:
     if len(answer) != len(reference.eager):
         return f"{len(answer)} results instead of {len(reference.eager)}"
     results = zip(answer, reference.eager, reference.exact, strict=True)
@@ -71,7 +77,7 @@ def _differs(answer: Answer, reference: Reference) -> str:
                 f"result {number} is {mine.dtype} {tuple(mine.shape)}, "
                 f"eager's {eager.dtype} {tuple(eager.shape)}"
             )
-        allowed = max(FLOOR, SLACK * relative_error([eager], [exact]))
+        allowed = max(floor, SLACK * relative_error([eager], [exact]))
         error = relative_error([mine], [exact])
         if not error <= allowed:
             return f"off by {error:.0e} (allowed {allowed:.0e})"
