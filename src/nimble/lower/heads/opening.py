@@ -33,6 +33,7 @@ class Opening:
         self._made: dict[tuple[object, ...], Ref] = {}
         """What was packed, flipped or laid out anew, by what it was made from."""
         self._new: list[tuple[object, ...]] = []
+        self._from_fixed: set[int] = set()
         self._names = 0
 
     def begin(self) -> None:
@@ -70,7 +71,11 @@ class Opening:
         return self.edit.values[arg.id]
 
     def is_fixed(self, arg: Arg) -> bool:
-        return isinstance(arg, Ref) and self.edit.content(arg.id).role in _FIXED
+        """Whether it is known ahead of time, or made here from what is."""
+        if not isinstance(arg, Ref):
+            return False
+        content = self.edit.content(arg.id)
+        return content.role in _FIXED or content.id in self._from_fixed
 
     def unread(self, *results: int | None) -> bool:
         graph = self.graph
@@ -92,6 +97,8 @@ class Opening:
         """A task more, and what it computes."""
         v = self.edit.add_root(self.name("pack"), Role.INTERMEDIATE, DType.FLOAT32, shape)
         made.append(call(self.edit.values[v].name, op, args, (v,), tuple(kwargs.items()), origin))
+        if all(self.is_fixed(arg) for arg in args if isinstance(arg, Ref)):
+            self._from_fixed.add(v)
         return Ref(v)
 
     def name(self, what: str) -> str:
