@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nimble.graph import Edit, Graph, Ref, Role, Task
+from nimble.graph import Edit, Graph, Role, Task
+from nimble.rewrite.updates import copied_states
 
 
 def write_states(graph: Graph) -> Graph:
@@ -13,27 +14,21 @@ def write_states(graph: Graph) -> Graph:
     edit = Edit(graph)
     tasks: list[Task | None] = list(graph.tasks)
     last_read = _last_reads(graph)
-    for number, task in enumerate(graph.tasks):
-        if task.op != "aten.copy_.default" or len(task.args) != 2:
+    for number, maker, memory, contents in copied_states(graph):
+        if not _may_write(graph, number, maker, memory, contents):
             continue
-        memory, contents = task.args
-        if not isinstance(memory, Ref) or not isinstance(contents, Ref):
+        if max(last_read[memory] - {number}, default=-1) > maker:
             continue
-        maker = graph.writer.get(contents.id)
-        if maker is None or not _may_write(graph, number, maker, memory.id, contents.id):
-            continue
-        if max(last_read[memory.id] - {number}, default=-1) > maker:
-            continue
-        new, made = task.writes[0], tasks[maker]
+        new, made = graph.tasks[number].writes[0], tasks[maker]
         assert made is not None
-        ids = {contents.id: new}
+        ids = {contents: new}
         tasks[maker] = replace(
             made,
             writes=tuple(ids.get(v, v) for v in made.writes),
             results=tuple(None if v is None else ids.get(v, v) for v in made.results),
         )
         tasks[number] = None
-        edit.alias(contents.id, new)
+        edit.alias(contents, new)
     edit.tasks = [task for task in tasks if task is not None]
     return edit.done() if len(edit.tasks) < len(tasks) else graph
 

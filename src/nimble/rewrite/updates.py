@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from nimble.graph import Edit, Graph, Ref, Role, Task
@@ -29,19 +30,12 @@ def update_in_place(graph: Graph) -> Graph:
     """Turn `new = index_copy(cache, ...); copy_(cache, new)` into `index_copy_(cache, ...)`, where
     nothing looks at the old contents afterwards."""
     edit = Edit(graph)
-    made = graph.writer
     changed: dict[int, Task] = {}
     copies: set[int] = set()
-    for number, task in enumerate(graph.tasks):
-        if task.op != "aten.copy_.default" or len(task.args) != 2:
+    for number, maker, memory, contents in copied_states(graph):
+        if not _may_update(graph, maker, number, memory, contents):
             continue
-        memory, contents = task.args
-        if not isinstance(memory, Ref) or not isinstance(contents, Ref):
-            continue
-        maker = made.get(contents.id)
-        if maker is None or not _may_update(graph, maker, number, memory.id, contents.id):
-            continue
-        new = task.writes[0]
+        new = graph.tasks[number].writes[0]
         changed[maker] = replace(
             graph.tasks[maker],
             op=_IN_PLACE[graph.tasks[maker].op],
@@ -49,10 +43,23 @@ def update_in_place(graph: Graph) -> Graph:
             results=(new,),
         )
         copies.add(number)
-        edit.alias(contents.id, new)
+        edit.alias(contents, new)
     tasks = enumerate(graph.tasks)
     edit.tasks = [changed.get(n, task) for n, task in tasks if n not in copies]
     return edit.done() if copies else graph
+
+
+def copied_states(graph: Graph) -> Iterator[tuple[int, int, int, int]]:
+    """Tasks that copy what another task makes into a state: the copy, the maker, the state and the
+    new contents."""
+    for number, task in enumerate(graph.tasks):
+        if task.op != "aten.copy_.default" or len(task.args) != 2:
+            continue
+        memory, contents = task.args
+        if isinstance(memory, Ref) and isinstance(contents, Ref):
+            maker = graph.writer.get(contents.id)
+            if maker is not None:
+                yield number, maker, memory.id, contents.id
 
 
 def _may_update(graph: Graph, maker: int, copy: int, memory: int, contents: int) -> bool:
