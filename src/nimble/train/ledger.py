@@ -13,7 +13,8 @@ from nimble import _aten
 from nimble.capture.contents import Place, entries
 from nimble.capture.target import all_names
 from nimble.errors import InputError
-from nimble.train.rules import Rule, Terms, rule_of
+from nimble.train.optimizers import rule_of
+from nimble.train.rules import Rule, Terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +142,13 @@ class Ledger:
             if self.rule.counts:
                 self._unseen.append((place, "step", self._counts[place]))
             states = []
-            for key in self.rule.states(terms):
+            keys = self.rule.states(terms, parameter)
+            missing = [key for key in keys if mine.get(key) is None]
+            fresh = self.rule.fresh(groups[number], parameter) if missing else {}
+            self._unseen += [(place, key, fresh[key]) for key in missing]
+            for key in keys:
                 called = f"{name.partition(':')[2].replace('.', '/')} {key} {place}"
-                held = mine.get(key)
-                if held is None:
-                    held = torch.zeros_like(parameter, memory_format=torch.preserve_format).detach()
-                    self._unseen.append((place, key, held))
+                held = fresh[key] if key in missing else mine[key]
                 buffers[called] = held
                 states.append((key, called))
             row = rows.setdefault((number, taken[place]), len(rows))
@@ -155,7 +157,7 @@ class Ledger:
         self.held._buffers.update(buffers)
         self._rows, self.slots = list(rows), tuple(slots)
         doubles = any(parameter.dtype == torch.float64 for parameter in self.parameters)
-        self._dtype = torch.float64 if doubles else torch.float32
+        self._dtype = torch.float64 if doubles or self.rule.doubles else torch.float32
 
     def _taken(self, state: Mapping[str, Any]) -> int:
         """Steps that a parameter with this state has taken; where they are not counted, whether it

@@ -12,12 +12,10 @@ from typing import Any, Protocol
 
 import torch
 
-from nimble.errors import InputError
-
 Group = Mapping[str, Any]
 """One of `optimizer.param_groups`."""
-Terms = tuple[bool, ...]
-"""Which terms the arithmetic of a group has."""
+Terms = tuple[Any, ...]
+"""Which terms the arithmetic of a group has, and whatever else of it a plan is made for."""
 
 
 class Rule(Protocol):
@@ -25,11 +23,16 @@ class Rule(Protocol):
 
     counts: bool
     """Whether its state holds the number of steps taken."""
+    doubles: bool
+    """Whether its numbers are wanted in double precision."""
 
     def terms(self, group: Group) -> Terms: ...
 
-    def states(self, terms: Terms) -> tuple[str, ...]:
-        """What the tensors are called that it keeps for a parameter; all are zero at first."""
+    def states(self, terms: Terms, parameter: torch.Tensor) -> tuple[str, ...]:
+        """What the tensors are called that it keeps for a parameter."""
+
+    def fresh(self, group: Group, parameter: torch.Tensor) -> Mapping[str, torch.Tensor]:
+        """Those tensors, for a parameter that has taken no step."""
 
     def numbers(self, group: Group, step: int) -> tuple[float, ...]:
         """For the step of this number, counted from 1."""
@@ -46,7 +49,7 @@ class Rule(Protocol):
 
 
 class Sgd:
-    counts = False
+    counts = doubles = False
 
     def terms(self, group: Group) -> Terms:
         return (
@@ -56,8 +59,11 @@ class Sgd:
             bool(group["nesterov"]),
         )
 
-    def states(self, terms: Terms) -> tuple[str, ...]:
+    def states(self, terms: Terms, parameter: torch.Tensor) -> tuple[str, ...]:
         return ("momentum_buffer",) if terms[2] else ()
+
+    def fresh(self, group: Group, parameter: torch.Tensor) -> Mapping[str, torch.Tensor]:
+        return {key: _zeros(parameter) for key in self.states(self.terms(group), parameter)}
 
     def numbers(self, group: Group, step: int) -> tuple[float, ...]:
         # The first gradient becomes the momentum as it is, without dampening.
@@ -89,7 +95,7 @@ class Sgd:
 class Adam:
     """And AdamW, which differs in one term."""
 
-    counts = True
+    counts, doubles = True, False
 
     def terms(self, group: Group) -> Terms:
         decays = group["weight_decay"] != 0
@@ -101,8 +107,11 @@ class Adam:
             bool(group["amsgrad"]),
         )
 
-    def states(self, terms: Terms) -> tuple[str, ...]:
+    def states(self, terms: Terms, parameter: torch.Tensor) -> tuple[str, ...]:
         return ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if terms[3] else ()))
+
+    def fresh(self, group: Group, parameter: torch.Tensor) -> Mapping[str, torch.Tensor]:
+        return {key: _zeros(parameter) for key in self.states(self.terms(group), parameter)}
 
     def numbers(self, group: Group, step: int) -> tuple[float, ...]:
         rate, decay = float(group["lr"]), group["weight_decay"]
@@ -144,20 +153,5 @@ class Adam:
         parameter.copy_(old - rate * new_mean / (new_square.sqrt() / root + eps))
 
 
-_RULES: dict[type, Rule] = {
-    torch.optim.SGD: Sgd(),
-    torch.optim.Adam: Adam(),
-    torch.optim.AdamW: Adam(),
-}
-
-
-def rule_of(optimizer: torch.optim.Optimizer) -> Rule:
-    rule = _RULES.get(type(optimizer))
-    if rule is None:
-        known = ", ".join(kind.__name__ for kind in _RULES)
-        raise InputError(
-            f"{type(optimizer).__name__} is not one of the optimizers that a step can be scheduled "
-            f"with ({known}); use one of these, or keep your own loop around "
-            'torch.compile(model, backend="nimble")'
-        )
-    return rule
+def _zeros(parameter: torch.Tensor) -> torch.Tensor:
+    return torch.zeros_like(parameter, memory_format=torch.preserve_format).detach()

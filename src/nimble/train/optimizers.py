@@ -1,0 +1,30 @@
+"""Which rule an optimizer follows."""
+
+from __future__ import annotations
+
+import torch
+
+from nimble.errors import InputError
+from nimble.train.rules import Adam, Rule, Sgd
+
+_RULES: dict[type, Rule] = {
+    torch.optim.SGD: Sgd(),
+    torch.optim.Adam: Adam(),
+    torch.optim.AdamW: Adam(),
+}
+
+
+def rule_of(optimizer: torch.optim.Optimizer) -> Rule:
+    rule = _RULES.get(type(optimizer))
+    if rule is None and hasattr(optimizer, "_init_group"):
+        # Imports SymPy: a second that other callers are spared.
+        from nimble.train.traced import Traced
+
+        return Traced(optimizer)
+    if rule is None:
+        raise InputError(
+            f"{type(optimizer).__name__} does not update parameters as the optimizers of "
+            "torch.optim do that need no closure, so a step cannot be scheduled with it; use one "
+            'of these, or keep your own loop around torch.compile(model, backend="nimble")'
+        )
+    return rule
