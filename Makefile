@@ -11,7 +11,7 @@ listed = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.t
 	['project']['optional-dependencies']['$(1)'], sep='\n')"
 extra = $(call listed,$(1)) | $(BIN)/pip install -q -r /dev/stdin torch==2.13.0
 
-.PHONY: demo test test-full lint bench overhead figures claims starts models zoo sanitize clean
+.PHONY: demo test test-full lint bench overhead figures claims starts models zoo examples sanitize clean
 
 demo: $(VENV)/built
 	$(BIN)/nimble demo
@@ -49,6 +49,10 @@ models: $(VENV)/models
 zoo: $(VENV)/built
 	$(BIN)/python bench/zoo.py
 
+examples: $(VENV)/examples
+	$(BIN)/python examples/train_images.py docs/train_images.svg
+	$(BIN)/python examples/train_text.py docs/train_text.svg
+
 sanitize:
 	bash native/sanitize.sh
 
@@ -74,6 +78,10 @@ $(VENV)/models: $(VENV)/dev
 # timm needs torchvision, which PyPI has built for CUDA only. Where that cannot load, its presence
 # breaks transformers: so the two stand beside the environment, where only the tests look.
 	$(call listed,timm) | $(BIN)/pip install -q --no-deps --upgrade --target $(VENV)/timm -r /dev/stdin
+	touch $@
+
+$(VENV)/examples: $(VENV)/built
+	$(call extra,examples)
 	touch $@
 
 $(VENV)/bench: $(VENV)/built

@@ -20,6 +20,7 @@ std::shared_ptr<const void> parse_copy(const NativeArguments& arguments) {
   std::vector<Dim> dims = read_sizes(reader, 2);
   read_strides(reader, dims, 0);
   read_strides(reader, dims, 1);
+  plan->start = reader.size("start");
   reader.end(2, 0);
   plan->empty = is_empty(dims);
   collapse(dims);

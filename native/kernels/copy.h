@@ -10,6 +10,7 @@ struct CopyPlan {
   bool empty;
   bool transposes;  // the source has no gaps in the last dimension but one
   std::int64_t bytes;
+  std::int64_t start;  // of the result, in elements: where a dimension is written backwards
   std::int64_t size[kMaxDims], to[kMaxDims], from[kMaxDims];
 };
 

@@ -96,8 +96,8 @@ TEST(images_stay_within_their_operands) {
   for (const std::int64_t c : {1, 8, 11, 45}) {
     Floats x = numbers(h * w * c), y(x.size()), z(x.size());
     Floats pooled(static_cast<std::size_t>(6 * c));
-    run("copy_strided", {y.data(), x.data()}, {4, 2, c, h * w, h * w, 1, 1, c});
-    run("copy_strided", {z.data(), y.data()}, {4, 2, h * w, c, c, 1, 1, h * w});
+    run("copy_strided", {y.data(), x.data()}, {4, 2, c, h * w, h * w, 1, 1, c, 0});
+    run("copy_strided", {z.data(), y.data()}, {4, 2, h * w, c, c, 1, 1, h * w, 0});
     CHECK(z == x);
     run("max_pool_nhwc.float32", {pooled.data(), x.data()},
         {1, c, h, w, 2, 3, 6 * c, 3 * c, c, h * w * c, w * c, c, 3, 2, 0, 1, 3, 2, 0, 1});

@@ -94,6 +94,7 @@ def compile_step(
     accumulate: int = 1,
     autocast: torch.dtype | None = None,
     keep_grads: bool = False,
+    rng: str = "eager",
     max_plans: int = 16,
     workers: int | None = None,
     memory_limit: int | None = None,
@@ -125,6 +126,10 @@ def compile_step(
     accumulate      update after so many calls, with the mean of their gradients
     autocast        dtype of the forward's arithmetic (torch.bfloat16)
     keep_grads      leave the gradients in `p.grad`, where they are None otherwise
+    rng             "eager": random numbers are drawn from PyTorch's generator in eager's order,
+                    whatever the number of workers
+    memory_limit    bytes that the arena of a plan may take; where that is not enough, activations
+                    are dropped and computed again on the way back
 
     The others are those of `compile`. Learning rates and all other numbers of the optimizer are
     read at every step: change them, or let a scheduler.
@@ -139,7 +144,7 @@ def compile_step(
         loss_fn,
         optimizer,
         _settings(workers, memory_limit, native_kernels, tune),
-        StepOptions(clip_norm, clip_value, accumulate, autocast, keep_grads),
+        StepOptions(clip_norm, clip_value, accumulate, autocast, keep_grads, rng),
         name or f"{type(model).__name__} step",
         max_plans,
     )

@@ -25,10 +25,10 @@ from nimble.devices.cpu import (
     times_ns,
     with_measured_costs,
 )
-from nimble.errors import NimbleError
+from nimble.errors import MemoryLimitError, NimbleError
 from nimble.graph import Graph, RecordedCosts
 from nimble.graph.codec import encode
-from nimble.lower import CUTS, SIDES, candidates, cut, use_winograd
+from nimble.lower import CUTS, IN_ORDER, SIDES, candidates, cut, is_again, recompute, use_winograd
 from nimble.schedule import Schedule, prove, schedule
 from nimble.schedule.codec import decode
 from nimble.schedule.codec import encode as encode_schedule
@@ -37,6 +37,8 @@ from nimble.settings import Settings
 _CLEARLY = 0.95
 """Another algorithm has to take at most this much of the time: it is less exact."""
 _SECOND_LOOKS = 2
+_LEANER = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8)
+"""Of the memory limit, what may be alive at once: values do not fit side by side without gaps."""
 Tensors = Mapping[str, torch.Tensor]
 
 
@@ -50,6 +52,8 @@ class Found:
     """Nanoseconds of each task of the lowered graph."""
     cut: str = "whole"
     """The way of cutting it that was fastest: one of CUTS."""
+    lean: int = 0
+    """Bytes that may be alive at once, where tasks had to run twice for that."""
     schedule: dict[str, Any] = field(default_factory=dict)
     """That it was fastest with; encoded."""
     measured_ns: int = 0
@@ -63,6 +67,7 @@ class Chosen:
     sides: dict[str, int]
     cut: str
     """How it is cut for the workers: one of CUTS."""
+    lean: int
     constants: dict[str, torch.Tensor]
     replay: Replay
     narrow: Callable[[], Schedule]
@@ -101,10 +106,13 @@ def choose(
     return Chosen(
         graph=graph,
         sides=found.sides,
-        cut=variants[best].cut,
+        cut=found.cut,
+        lean=found.lean,
         constants=held,
         replay=replays[best],
-        narrow=lambda: planned(graph, "whole", 1, settings.memory_limit),
+        narrow=lambda: planned(
+            cut(graph, "whole", 1, supported, found.lean), "whole", 1, settings.memory_limit
+        ),
         measured_ns=found.measured_ns,
         choice=found.choice,
     )
@@ -129,6 +137,7 @@ def _recalled(key: str, graph: Graph) -> Found | None:
             and all(type(cost) is int and cost > 0 for cost in costs)
             and all(side in SIDES for side in sides.values())
             and found.cut in CUTS
+            and type(found.lean) is int
             and isinstance(found.schedule, dict)
             and type(found.measured_ns) is int
             and type(found.choice) is str
@@ -167,41 +176,73 @@ def _with_costs(graph: Graph, costs: list[int]) -> Graph:
 @dataclass(frozen=True, slots=True)
 class _Variant:
     cut: str
+    lean: int
     plan: Schedule
 
 
 def _remembered(graph: Graph, found: Found, workers: int) -> list[_Variant]:
     """The schedule that was the fastest when it was measured, if it was and can be proven."""
     try:
-        plan = decode(cut(graph, found.cut, workers, supported), found.schedule)
+        known = cut(graph, found.cut, workers, supported, found.lean)
+        plan = decode(known, found.schedule)
         prove(plan)
     except (NimbleError, KeyError, TypeError, ValueError):
         return []  # Nothing was, or it is damaged: it is planned and measured again.
-    return [_Variant(found.cut, plan)]
+    return [_Variant(found.cut, found.lean, plan)]
 
 
 def _variants(graph: Graph, settings: Settings) -> list[_Variant]:
+    """Those that fit in the memory limit; with tasks run twice if no other does."""
+    limit = settings.memory_limit
+    try:
+        return _fitting(graph, settings)
+    except MemoryLimitError as error:
+        assert limit is not None
+        refused = error
+    for share in _LEANER:
+        lean = int(limit * share)
+        leaner = recompute(graph, lean)
+        if leaner is None:
+            break
+        try:
+            return _fitting(leaner, settings, lean)
+        except MemoryLimitError as error:
+            refused = error
+    raise refused
+
+
+def _fitting(graph: Graph, settings: Settings, lean: int = 0) -> list[_Variant]:
     """On one stream, and on several the graph cut in every way. Ways that change nothing, or turn
-    out to use one stream only, are left out."""
+    out to use one stream only, are left out, and so are those that take too much memory."""
     workers, limit = settings.workers, settings.memory_limit
-    first = _Variant("whole", planned(graph, "whole", 1, limit))
-    others = []
+    ways = [("whole", 1, graph)]
     for how in CUTS:
         variant = cut(graph, how, workers, supported)
         if (variant is graph) == (how == "whole") and (workers > 1 or how == "strips"):
-            others.append(_Variant(how, planned(variant, how, workers, limit)))
-    return [first, *(v for v in others if len(v.plan.streams) > 1 or workers == 1)]
+            ways.append((how, workers, variant))
+    found: list[_Variant] = []
+    refused: MemoryLimitError | None = None
+    for how, streams, variant in ways:
+        try:
+            plan = planned(variant, how, streams, limit)
+        except MemoryLimitError as error:
+            refused = refused or error
+            continue
+        if not found or len(plan.streams) > 1 or workers == 1:
+            found.append(_Variant(how, lean, plan))
+    if not found and refused is not None:
+        raise refused
+    return found
 
 
 def planned(graph: Graph, how: str, streams: int, memory_limit: int | None) -> Schedule:
-    """The schedule of a graph that was cut this way, from its measured costs. Strips are meant to
-    run in their order."""
+    """The schedule of a graph that was cut this way, from its measured costs."""
     return schedule(
         graph,
         streams=streams,
         costs=RecordedCosts(wait=WAIT_NS),
         memory_limit=memory_limit,
-        in_order=how == "strips",
+        in_order=how in IN_ORDER,
     )
 
 
@@ -225,9 +266,13 @@ def _measure_replays(
         choice += ": the fastest is kept"
     measured = int(statistics.median(times[best]))
     kept = variants[best]
+    if kept.lean:
+        twice = {task.name.partition("/")[0] for task in kept.plan.graph.tasks if is_again(task)}
+        choice += f"; {len(twice)} tasks run twice to keep the memory limit"
     return best, replace(
         found,
         cut=kept.cut,
+        lean=kept.lean,
         schedule=encode_schedule(kept.plan),
         measured_ns=measured,
         choice=choice,

@@ -27,6 +27,7 @@ from nimble.capture.trace import OTHER_DOOR
 from nimble.engine import Engine
 from nimble.errors import MemoryLimitError, NimbleError
 from nimble.settings import Settings
+from nimble.train.arithmetic import arithmetic
 
 _log = logging.getLogger("nimble")
 _numbers = itertools.count()
@@ -41,7 +42,10 @@ class Backend:
 
     def __call__(self, module: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         compiler = aot_autograd(
-            fw_compiler=self._compile, bw_compiler=self._compile, inference_compiler=self._compile
+            fw_compiler=self._compile,
+            bw_compiler=self._compile,
+            inference_compiler=self._compile,
+            decompositions=arithmetic(),
         )
         compiled: Callable[..., Any] = compiler(module, example_inputs)
         return compiled

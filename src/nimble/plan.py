@@ -42,6 +42,8 @@ class Plan:
     """Convolutions by Winograd's algorithm: task → side of a tile."""
     cut: str
     """How the lowered graph was cut: one of lower.CUTS."""
+    lean: int
+    """Bytes that may be alive at once, where tasks run twice for that; 0: none does."""
     graph: Graph
     steps: tuple[Step, ...]
     replay: ReplayPool
@@ -104,6 +106,7 @@ def make_plan(
         lowered=chosen.graph,
         sides=chosen.sides,
         cut=chosen.cut,
+        lean=chosen.lean,
         graph=chosen.replay.graph,
         steps=(*steps, Step.of("choose algorithms", graph, chosen.graph)),
         replay=ReplayPool(chosen.replay, settings.workers, chosen.narrow),

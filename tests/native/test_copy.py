@@ -13,8 +13,12 @@ from torch import Tensor
 BYTES = {torch.uint8: 1, torch.int16: 2, torch.int32: 4, torch.float32: 4, torch.int64: 8}
 
 
-def copy(out: Tensor, x: Tensor) -> None:
-    ints = [out.element_size(), x.dim(), *x.shape, *out.stride(), *x.stride()]
+def copy(out: Tensor, x: Tensor, flip: list[int] | None = None) -> None:
+    steps, start = list(out.stride()), 0
+    for dim in flip or ():
+        start += steps[dim] * (x.shape[dim] - 1)
+        steps[dim] = -steps[dim]
+    ints = [out.element_size(), x.dim(), *x.shape, *steps, *x.stride(), start]
     run("copy_strided", [out, x], ints)
 
 
@@ -90,10 +94,25 @@ def test_fill(dtype: torch.dtype) -> None:
     assert torch.equal(out, expected)
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    shape=st.lists(st.sampled_from([1, 2, 3, 9, 16, 17]), min_size=1, max_size=5),
+    data=st.data(),
+)
+def test_copies_backwards(shape: list[int], data: st.DataObject) -> None:
+    x = numbers(shape, torch.float32)
+    turn = data.draw(st.permutations(range(len(shape))))
+    flip = data.draw(st.lists(st.sampled_from(range(len(shape))), unique=True))
+    source = x.permute(turn)
+    out = torch.zeros(source.shape)
+    copy(out, source, flip)
+    assert torch.equal(out, source.flip(flip))
+
+
 @pytest.mark.parametrize(
     ("kernel", "ints", "message"),
     [
-        ("copy_strided", [3, 1, 4, 1, 1], "elements of 1, 2, 4 or 8 bytes"),
+        ("copy_strided", [3, 1, 4, 1, 1, 0], "elements of 1, 2, 4 or 8 bytes"),
         ("copy_strided", [4, 7], "dimensions 7"),
         ("copy_strided", [4, 1, 4, 1], "stride is missing"),
         ("pad.float32", [1, 4, 5], "padding 5"),

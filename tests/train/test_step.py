@@ -4,82 +4,11 @@ import copy
 
 import pytest
 import torch
+from steps import OPTIMIZERS, assert_same, assert_same_state, batches, eager_step, pair
 from torch import nn
 
 import nimble
 from nimble.errors import CaptureError, InputError
-
-OPTIMIZERS = {
-    "sgd": lambda ps: torch.optim.SGD(ps, lr=0.05),
-    "momentum": lambda ps: torch.optim.SGD(ps, lr=0.05, momentum=0.9, weight_decay=1e-3),
-    "dampened": lambda ps: torch.optim.SGD(ps, lr=0.05, momentum=0.8, dampening=0.3, maximize=True),
-    "nesterov": lambda ps: torch.optim.SGD(ps, lr=0.05, momentum=0.9, nesterov=True),
-    "adam": lambda ps: torch.optim.Adam(ps, lr=1e-2, weight_decay=1e-2),
-    "amsgrad": lambda ps: torch.optim.Adam(ps, lr=1e-2, amsgrad=True, maximize=True),
-    "adamw": lambda ps: torch.optim.AdamW(ps, lr=1e-2),
-}
-
-
-class Net(nn.Module):
-    """Branches, a norm with statistics, a weight used twice, and one that is not used."""
-
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.first = nn.Conv2d(3, 8, 3, padding=1, bias=False)
-        self.norm = nn.BatchNorm2d(8)
-        self.left = nn.Conv2d(8, 8, 1)
-        self.unused = nn.Linear(2, 2)
-        self.drop = nn.Dropout(dropout)
-        self.last = nn.Linear(8, 4)
-
-    def forward(self, x):
-        x = self.norm(self.first(x)).relu()
-        x = self.left(x).sigmoid() * x + self.left(x * 0.5)
-        return self.last(self.drop(x.mean((2, 3))))
-
-
-def pair(dtype=torch.float64, **kwargs):
-    torch.manual_seed(0)
-    model = Net(**kwargs).to(dtype)
-    return model, copy.deepcopy(model)
-
-
-def batches(count, dtype=torch.float64, size=4):
-    torch.manual_seed(1)
-    return [
-        (torch.randn(size, 3, 6, 6, dtype=dtype), torch.randint(0, 4, (size,)))
-        for _ in range(count)
-    ]
-
-
-def eager_step(model, optimizer, x, y, loss_fn=nn.functional.cross_entropy, clip=None):
-    optimizer.zero_grad()
-    loss = loss_fn(model(x), y)
-    loss.backward()
-    if clip is not None:
-        clip(model.parameters())
-    optimizer.step()
-    return loss.detach()
-
-
-def assert_same(mine, theirs, tolerance=1e-9):
-    for (name, a), b in zip(mine.state_dict().items(), theirs.state_dict().values(), strict=True):
-        torch.testing.assert_close(
-            a, b, rtol=tolerance, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}"
-        )
-
-
-def assert_same_state(mine, theirs, tolerance=1e-9):
-    mine, theirs = mine.state_dict(), theirs.state_dict()
-    assert mine["param_groups"] == theirs["param_groups"]
-    assert mine["state"].keys() == theirs["state"].keys()
-    for number, state in theirs["state"].items():
-        assert state.keys() == mine["state"][number].keys()
-        for key, value in state.items():
-            if value is not None:
-                torch.testing.assert_close(
-                    mine["state"][number][key], value, rtol=tolerance, atol=tolerance
-                )
 
 
 @pytest.mark.parametrize("kind", OPTIMIZERS)
@@ -189,6 +118,32 @@ def test_dropout_draws_what_eager_draws(workers):
     assert torch.equal(left, torch.get_rng_state())
     same = [step(*data[0]) for _ in range(2)]
     assert same[0] != same[1]
+
+
+@pytest.mark.parametrize("kind", ["momentum", "adamw"])
+def test_autocast(kind):
+    """Eager rounds to bfloat16 where we do not, and the other way round: both are as far from the
+    exact loss."""
+    mine, theirs = pair(torch.float32)
+    exact = copy.deepcopy(theirs).double()
+    optimizers = [OPTIMIZERS[kind](m.parameters()) for m in (mine, theirs, exact)]
+    data = batches(8, torch.float32)
+    loss_fn = nn.CrossEntropyLoss()
+    step = nimble.compile_step(mine, loss_fn, optimizers[0], data[0], autocast=torch.bfloat16)
+
+    off: list[float] = []
+    for x, y in data:
+        loss = step(x, y)
+        assert loss.dtype == torch.float32
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            expected = loss_fn(theirs(x), y)
+        optimizers[1].zero_grad()
+        expected.backward()
+        optimizers[1].step()
+        right = eager_step(exact, optimizers[2], x.double(), y)
+        off.append(abs(loss.item() - right.item()) - 2 * abs(expected.item() - right.item()))
+    assert max(off) < 2e-3
+    assert all(p.dtype == torch.float32 for p in mine.parameters())
 
 
 def test_another_batch_size_gets_a_plan_of_its_own():
@@ -387,5 +342,7 @@ def test_what_cannot_be_a_step_is_told():
         nimble.compile_step(model, nn.MSELoss(), optimizer, (x, y), clip_norm=1.0, clip_value=1.0)
     with pytest.raises(InputError, match="accumulate=0"):
         nimble.compile_step(model, nn.MSELoss(), optimizer, (x, y), accumulate=0)
+    with pytest.raises(InputError, match="rng='fast'"):
+        nimble.compile_step(model, nn.MSELoss(), optimizer, (x, y), rng="fast")
     with pytest.raises(InputError, match="optimizer is a list"):
         nimble.compile_step(model, nn.MSELoss(), list(model.parameters()), (x, y))

@@ -2,6 +2,7 @@
 
 #include "product.h"
 #include "program.h"
+#include "transpose.h"
 #include "walk.h"
 
 namespace nimble::NIMBLE_ISA {
@@ -17,6 +18,10 @@ void pack(const MatmulPlan& plan, float* out, const float* w, std::int64_t colum
       store(out, load(w));
       store(out + 8, load(w + 8));
     }
+    return;
+  }
+  if (plan.w_row == 1 && columns == kPanel) {
+    transpose(out, w, plan.k, kPanel, kPanel, plan.w_column);
     return;
   }
   for (std::int64_t c = 0; c < kPanel; ++c) {

@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-FORMAT = 5
+FORMAT = 6
 PLAN, WEIGHTS, DIGESTS = "plan.json", "weights.safetensors", "digests.json"

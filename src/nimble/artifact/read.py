@@ -29,7 +29,7 @@ from nimble.graph.codec import decode as decode_graph
 from nimble.lower import CUTS, SIDES, cut, lower, use_winograd
 from nimble.plan import Plan
 from nimble.rewrite import FUNCTIONAL, Step
-from nimble.schedule import schedule
+from nimble.schedule import Schedule, schedule
 from nimble.schedule.codec import decode as decode_schedule
 from nimble.settings import TUNE, Settings
 from nimble.signature import Ambient, Signature
@@ -157,9 +157,11 @@ def _plan(
     lowered = use_winograd(lowered, sides)
     lowered, known = _with_costs(lowered, data["costs"])
     how, workers = data["cut"]["how"], _number(data["cut"]["workers"])
+    lean = _number(data["cut"]["lean"])
     if how not in CUTS or not 1 <= workers <= 1024:
         raise ArtifactError(f"tasks cannot be cut as {how!r} for {workers} workers")
-    graph, known_parts = _with_costs(cut(lowered, how, workers, supported), data["cut"]["costs"])
+    parts = cut(lowered, how, workers, supported, lean)
+    graph, known_parts = _with_costs(parts, data["cut"]["costs"])
     # Another version of Nimble has other kernels, and so other tasks.
     keep_schedule = keep_schedule and known and known_parts
     tensors = _tensors(graph, data["tensors"], weights, shared)
@@ -171,6 +173,10 @@ def _plan(
         made = planned(graph, how, settings.workers, settings.memory_limit)
         reason = "saved elsewhere or for another number of workers, scheduled again here"
     replay = Replay(made, {**tensors, **held})
+
+    def narrow() -> Schedule:
+        return schedule(cut(lowered, "whole", 1, supported, lean), streams=1)
+
     inputs = tuple(
         (TO_TORCH[DType(dtype)], tuple(shape), tuple(strides))
         for dtype, shape, strides in data["inputs"]
@@ -189,9 +195,10 @@ def _plan(
         lowered=lowered,
         sides=sides,
         cut=how,
+        lean=lean,
         graph=graph,
         steps=tuple(_record(Step, step) for step in data["steps"]),
-        replay=ReplayPool(replay, settings.workers, lambda: schedule(lowered, streams=1)),
+        replay=ReplayPool(replay, settings.workers, narrow),
         constants=held,
         example=[_zeros(dtype, shape, strides) for dtype, shape, strides in inputs],
         reason=reason,

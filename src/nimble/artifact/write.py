@@ -96,6 +96,7 @@ def _plan(
         "cut": {
             "how": plan.cut,
             "workers": workers,
+            "lean": plan.lean,
             "costs": [task.cost for task in plan.graph.tasks],
         },
         **encode_schedule(plan.schedule),

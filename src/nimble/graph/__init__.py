@@ -2,9 +2,10 @@
 
 from nimble.graph.codec import decode, encode
 from nimble.graph.costs import Costs, RecordedCosts
-from nimble.graph.dependencies import dependencies
+from nimble.graph.dependencies import dependencies, in_order
 from nimble.graph.edit import Edit, call, compact, fresh, is_dense
 from nimble.graph.ir import (
+    ALIGNMENT,
     Arg,
     DType,
     Graph,
@@ -13,6 +14,7 @@ from nimble.graph.ir import (
     Symbol,
     Task,
     Value,
+    align,
     contiguous_strides,
     map_refs,
     refs,
@@ -21,6 +23,7 @@ from nimble.graph.show import show
 from nimble.graph.verify import verify, verify_memory
 
 __all__ = [
+    "ALIGNMENT",
     "Arg",
     "Costs",
     "DType",
@@ -32,6 +35,7 @@ __all__ = [
     "Symbol",
     "Task",
     "Value",
+    "align",
     "call",
     "compact",
     "contiguous_strides",
@@ -39,6 +43,7 @@ __all__ = [
     "dependencies",
     "encode",
     "fresh",
+    "in_order",
     "is_dense",
     "map_refs",
     "refs",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 
 from nimble.graph.ir import Graph
 from nimble.graph.regions import apart
@@ -63,6 +64,28 @@ def dependencies(graph: Graph) -> list[set[int]]:
     for earlier, later in (*overwritten(graph), *showing_through(graph)):
         before[later].add(earlier)
     return before
+
+
+def in_order(before: Sequence[Iterable[int]], first: Container[int] = ()) -> list[int]:
+    """All tasks, each after those before it: where there is a choice one of `first`, and else the
+    lowest number. Those that wait for themselves, through others, are left out."""
+    children: list[list[int]] = [[] for _ in before]
+    missing = [0] * len(before)
+    for task, parents in enumerate(before):
+        for parent in parents:
+            children[parent].append(task)
+            missing[task] += 1
+    ready = [(task not in first, task) for task, count in enumerate(missing) if count == 0]
+    heapify(ready)
+    sequence = []
+    while ready:
+        _, task = heappop(ready)
+        sequence.append(task)
+        for child in children[task]:
+            missing[child] -= 1
+            if missing[child] == 0:
+                heappush(ready, (child not in first, child))
+    return sequence
 
 
 def older(graph: Graph, id: int) -> Iterator[int]:

@@ -105,6 +105,14 @@ class Value:
         return text
 
 
+ALIGNMENT = 64
+"""Bytes; where every value of the arena begins."""
+
+
+def align(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     strides, step = [], 1
     for size in reversed(shape):

@@ -105,8 +105,8 @@ def _verify_task(
     results = {v for v in task.results if v is not None}
     if not results <= set(task.writes):
         raise fail(f"does not declare that it writes {sorted(results - set(task.writes))}")
-    extra = (set(task.reads) - named) | (set(task.writes) - results)
-    for v in extra:
+    unmade = {v for v in set(task.reads) - named if graph.content(v).id not in memory.made}
+    for v in unmade | (set(task.writes) - results):
         if graph[v].dtype is not DType.TOKEN:
             raise fail(f"declares %{v}, which is neither an argument, a result nor a token")
     if len(set(task.writes)) != len(task.writes):
@@ -138,6 +138,8 @@ class _Memory:
         self._there = {
             v.id for v in graph.values if v.overwrites is None and v.role not in _WRITABLE
         }
+        self.made: set[int] = set()
+        """Contents that tasks have written, at least in part."""
         self._over: dict[int, list[int]] = {}
         """Contents → what was written over them, which may be parts of newer contents."""
 
@@ -150,6 +152,7 @@ class _Memory:
 
     def write(self, v: int) -> None:
         self._there.add(self._graph.content(v).id)
+        self.made.add(self._graph.content(v).id)
         for below in older(self._graph, v):
             self._over.setdefault(below, []).append(v)
 

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from nimble.graph import Graph
+from nimble.lower.early import has_updates
 from nimble.lower.kernels import Supported
+from nimble.lower.recompute import recompute
 from nimble.lower.strips import in_strips
 from nimble.lower.tiles import split
 
-CUTS = ("whole", "tiles", "strips")
-"""Tasks as they are; in tiles that workers share; chains on large images in strips, and tiles."""
+CUTS = ("whole", "tiles", "strips", "in order")
+"""Tasks as they are; in tiles that workers share; chains on large images in strips, and tiles; in
+tiles that are meant to run in the order of the graph, where that updates states."""
+IN_ORDER = ("strips", "in order")
 LEAST_TO_SPLIT_NS = 600
 """Shorter tasks are not worth a wait."""
 
 
-def cut(graph: Graph, how: str, workers: int, supported: Supported) -> Graph:
-    """The graph itself where there is nothing to cut."""
+def cut(graph: Graph, how: str, workers: int, supported: Supported, lean: int = 0) -> Graph:
+    """The graph itself where there is nothing to cut. With `lean`, first changed so that no more
+    bytes than that are alive at any time."""
+    if lean:
+        graph = recompute(graph, lean) or graph
     if how == "strips":
         strips = in_strips(graph, workers, supported)
         if len(strips.tasks) == len(graph.tasks):
             return graph
         graph = strips
-    if how == "whole" or workers == 1:
+    if how == "whole" or workers == 1 or (how == "in order" and not has_updates(graph)):
         return graph
     tiles = split(graph, workers, LEAST_TO_SPLIT_NS, supported)
     return tiles if len(tiles.tasks) > len(graph.tasks) else graph

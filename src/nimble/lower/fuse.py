@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass, field
 
-from nimble.graph import DType, Edit, Graph, Ref, Role, Task, contiguous_strides, dependencies
+from nimble.graph import (
+    DType,
+    Edit,
+    Graph,
+    Ref,
+    Role,
+    Task,
+    contiguous_strides,
+    dependencies,
+    in_order,
+)
 from nimble.graph.edit import call
 from nimble.lower.kernels import Supported
 from nimble.lower.program import Instruction, Operand, Program, instructions
@@ -16,7 +25,8 @@ MOST_OPERANDS = 12
 HEADS = frozenset(
     f"nimble.{name}"
     for name in (
-        "convolution", "depthwise", "group_norm", "layer_norm", "linear", "matmul", "rms_norm",
+        "convolution", "depthwise", "group_norm", "layer_norm", "linear", "matmul", "mixing",
+        "rms_norm",
     )
 )  # fmt: skip
 """Tasks that can end with a chain of pointwise operators."""
@@ -245,19 +255,6 @@ def _in_order(before: list[set[int]], parts: list[list[int]]) -> list[int]:
     """The parts, each a list of tasks, in a topological order as near to theirs as may be."""
     part = {t: p for p, tasks in enumerate(parts) for t in tasks}
     waiting = [{part[b] for t in tasks for b in before[t]} - {p} for p, tasks in enumerate(parts)]
-    after: list[list[int]] = [[] for _ in parts]
-    for p, needed in enumerate(waiting):
-        for b in needed:
-            after[b].append(p)
-    ready = [p for p, needed in enumerate(waiting) if not needed]
-    heapq.heapify(ready)
-    ordered = []
-    while ready:
-        p = heapq.heappop(ready)
-        ordered.append(p)
-        for later in after[p]:
-            waiting[later].discard(p)
-            if not waiting[later]:
-                heapq.heappush(ready, later)
+    ordered = in_order(waiting)
     assert len(ordered) == len(parts)
     return ordered

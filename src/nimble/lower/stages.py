@@ -8,6 +8,7 @@ from dataclasses import replace
 from nimble.graph import Graph, Task, Value
 from nimble.lower.batch_norm import open_batch_norms
 from nimble.lower.concat import free_concatenations
+from nimble.lower.early import update_early
 from nimble.lower.fuse import fuse
 from nimble.lower.heads import open_heads
 from nimble.lower.kernels import Supported
@@ -40,6 +41,7 @@ def lower(graph: Graph, supported: Supported) -> tuple[Graph, tuple[Step, ...]]:
         ("fuse", lambda g: fuse(g, supported)),
         ("free concatenations", lambda g: free_concatenations(g, can_write)),
         ("write states in place", write_states),
+        ("update early", update_early),
     )
     steps = []
     for name, change in passes:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from nimble.graph import Arg, Edit, Graph, Ref, Role, Task, Value
+from nimble.graph import Arg, Edit, Graph, Ref, Role, Task, Value, refs
 from nimble.graph.edit import call
 from nimble.lower.kernels import Supported
 
@@ -52,6 +52,9 @@ class Tiles:
         """Values that were made in tiles of their channels."""
         self._given: Given = dict(task.kwargs)
         self._writes = task.writes
+        named = set(refs((*task.args, *(arg for _, arg in task.kwargs))))
+        self._awaited = tuple(v for v in task.reads if v not in named)
+        """What it has to come after, and does not use."""
         self._result = task.writes[0]
 
     def made(self) -> list[Task] | None:
@@ -98,7 +101,8 @@ class Tiles:
     ) -> Task:
         task = self._task
         kwargs = tuple((name, changed.get(name, arg)) for name, arg in task.kwargs)
-        return call(f"{task.name}/{number}", task.op, args, results, kwargs, task.origin)
+        tile = call(f"{task.name}/{number}", task.op, args, results, kwargs, task.origin)
+        return replace(tile, reads=(*tile.reads, *self._awaited)) if self._awaited else tile
 
     def rooms(self, number: int) -> Iterator[int]:
         """Memory that a tile needs for itself: as the whole task has after its result."""
@@ -301,15 +305,25 @@ class Tiles:
             return self._cut_product(outer, 1, lambda a, b: (
                 self._of_batch(x, a * inner, b * inner), self._of_batch(w, a * inner, b * inner)
             ))  # fmt: skip
-        if whole.shape[last - 1] >= 4 * _ROWS:
+        moved = self.value(x).span + whole.span
+        wide = whole.shape[last] >= self._pieces * PANEL
+        if whole.shape[last - 1] >= 4 * _ROWS and not (wide and self.value(w).span > moved):
             return self._cut_product(
                 last - 1, _ROWS, lambda a, b: (self.along(x, last - 1, whole, a, b), w)
             )
-        if whole.shape[last] >= self._pieces * PANEL:
+        if wide:
             return self._cut_product(
                 last, PANEL, lambda a, b: (x, self.along(w, last, whole, a, b))
             )
         return None
+
+    def mixing(self) -> list[Task] | None:
+        """By channels of the result: its weights are larger than its images."""
+        x, w = self._task.args
+        assert isinstance(w, Ref)
+        if self.result.shape[1] < self._pieces * PANEL:
+            return None
+        return self._cut_product(1, PANEL, lambda a, b: (x, Ref(self.slice(w.id, 1, a, b))))
 
     def _of_batch(self, arg: Arg, start: int, stop: int) -> Arg:
         assert isinstance(arg, Ref)
@@ -328,12 +342,15 @@ class Tiles:
 
     def along_one(self) -> list[Task] | None:
         """What works along one dimension is cut along another."""
-        return self.outermost(but=self._given["dim"])
+        return self.outermost(but=(self._given["dim"],))
 
-    def outermost(self, but: int | None = None) -> list[Task] | None:
+    def copy(self) -> list[Task] | None:
+        return self.outermost(but=self._given.get("flip", ()))
+
+    def outermost(self, but: tuple[int, ...] = ()) -> list[Task] | None:
         """Along the dimension of the results whose steps are largest."""
         whole = self.result
-        able = [d for d, n in enumerate(whole.shape) if n >= self._pieces and d != but]
+        able = [d for d, n in enumerate(whole.shape) if n >= self._pieces and d not in but]
         if not able:
             return None
         dim = max(able, key=lambda d: whole.strides[d])
@@ -414,7 +431,7 @@ _SPLITS: dict[str, Callable[[Tiles], list[Task] | None]] = {
     "nimble.pool": Tiles.pool,
     "nimble.linear": Tiles.linear,
     "nimble.pointwise": Tiles.outermost,
-    "nimble.copy": Tiles.outermost,
+    "nimble.copy": Tiles.copy,
     "nimble.layer_norm": Tiles.layer_norm,
     "nimble.rms_norm": Tiles.layer_norm,
     "nimble.group_norm": Tiles.group_norm,
@@ -424,6 +441,7 @@ _SPLITS: dict[str, Callable[[Tiles], list[Task] | None]] = {
     "nimble.attention": Tiles.attention,
     "nimble.depthwise_gradient": Tiles.weight_gradient,
     "nimble.gradient_sums": Tiles.statistics,
+    "nimble.mixing": Tiles.mixing,
     "nimble.moments": Tiles.statistics,
     "nimble.weight_gradient": Tiles.weight_gradient,
 }

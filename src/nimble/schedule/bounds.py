@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from nimble.schedule.lifetimes import ALIGNMENT, Home
+from nimble.graph import ALIGNMENT
+from nimble.schedule.lifetimes import Home
 from nimble.schedule.order import Order, matrix, reduction
 
 _MOST_FLOW = 2**31 - 1

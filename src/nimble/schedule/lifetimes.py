@@ -8,10 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nimble.graph import DType, Graph, Role
+from nimble.graph import DType, Graph, Role, align
 from nimble.schedule.order import Order, matrix
-
-ALIGNMENT = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +39,6 @@ def homes(graph: Graph) -> list[Home]:
         and root.span > 0
         and (root.id in touched or root.id in kept)
     ]
-
-
-def align(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def precedes(homes: Sequence[Home], order: Order) -> NDArray[np.bool_]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from heapq import heapify, heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nimble.errors import ScheduleError
+from nimble.graph import in_order
 
 
 def bits(mask: int) -> Iterator[int]:
@@ -47,24 +47,9 @@ def reduction(before: Sequence[int]) -> list[list[int]]:
 
 def topological(before: Sequence[Iterable[int]]) -> list[int]:
     """All tasks, each after those before it; the lowest number first where there is a choice."""
-    children: list[list[int]] = [[] for _ in before]
-    missing = [0] * len(before)
-    for task, parents in enumerate(before):
-        for parent in parents:
-            children[parent].append(task)
-            missing[task] += 1
-    ready = [task for task, count in enumerate(missing) if count == 0]
-    heapify(ready)
-    sequence = []
-    while ready:
-        task = heappop(ready)
-        sequence.append(task)
-        for child in children[task]:
-            missing[child] -= 1
-            if missing[child] == 0:
-                heappush(ready, child)
+    sequence = in_order(before)
     if len(sequence) < len(before):
-        stuck = next(task for task, count in enumerate(missing) if count)
+        stuck = min(set(range(len(before))) - set(sequence))
         raise ScheduleError(f"task {stuck} waits, through others, for itself")
     return sequence
 

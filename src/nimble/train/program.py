@@ -24,8 +24,11 @@ class StepOptions:
     accumulate: int = 1
     autocast: torch.dtype | None = None
     keep_grads: bool = False
+    rng: str = "eager"
 
     def __post_init__(self) -> None:
+        if self.rng != "eager":
+            raise InputError(f"rng={self.rng!r}: expected 'eager', the order in which eager draws")
         for name in ("clip_norm", "clip_value"):
             value = getattr(self, name)
             if value is not None and not value > 0:

@@ -9,34 +9,15 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._decomp import get_decompositions
 
 from nimble.capture.reach import Reached
 from nimble.capture.target import Target
 from nimble.engine import Engine
 from nimble.errors import InputError
 from nimble.settings import Settings
+from nimble.train.arithmetic import arithmetic
 from nimble.train.ledger import Ledger, Slot
 from nimble.train.program import Program, StepOptions
-
-_aten = torch.ops.aten
-_POINTWISE = [
-    _aten.elu_backward,
-    _aten.gelu_backward,
-    _aten.hardsigmoid_backward,
-    _aten.hardswish_backward,
-    _aten.hardtanh_backward,
-    _aten.leaky_relu_backward,
-    _aten.mse_loss,
-    _aten.mse_loss_backward,
-    _aten.sigmoid_backward,
-    _aten.silu_backward,
-    _aten.tanh_backward,
-    _aten.threshold_backward,
-    _aten._log_softmax_backward_data,
-    _aten._softmax_backward_data,
-]
-"""Traced as the arithmetic they are made of, which is fused with what is around them."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +28,7 @@ class _StepTarget(Target):
 
     @property
     def decompositions(self) -> Mapping[Any, Callable[..., Any]]:
-        return get_decompositions(_POINTWISE)
+        return arithmetic()
 
     def renewed(self) -> Target:
         """With what the loss function reaches now."""

@@ -85,14 +85,14 @@ class Traced:
         def begin(twin: torch.optim.Optimizer) -> Callable[..., None]:
             def init_group(*args: Any) -> None:
                 type(twin)._init_group(twin, *args)  # type: ignore[attr-defined]
-                raise _Begun
+                raise _BegunError
 
             return init_group
 
         state: dict[str, torch.Tensor] = {}
         try:
             self._step(group, parameter, torch.zeros_like(parameter), state, begin)
-        except _Begun:
+        except _BegunError:
             return state
         raise AssertionError("an optimizer's step began without _init_group")
 
@@ -117,7 +117,7 @@ class Traced:
         inspect.unwrap(type(twin).step)(twin)
 
 
-class _Begun(Exception):
+class _BegunError(Exception):
     """The state is there."""
 
 

@@ -115,10 +115,12 @@ class Replay:
         in use. The model's state and the random generator stay as they were, and so do the inputs.
         """
         recordings: list[list[Span]] = []
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), self._scratch_state() as renew:
             end = time.perf_counter() + _LONGEST_MEASUREMENT
             while not recordings or (len(recordings) < runs and time.perf_counter() < end):
+                renew()
                 self._rehearse(inputs)
+                renew()
                 recordings.append(self.recorded(lambda: self._rehearse(inputs)))
         return recordings
 
@@ -132,25 +134,32 @@ class Replay:
         return [Span(*record) for record in self._tape.recorded]
 
     def _rehearse(self, inputs: list[torch.Tensor]) -> None:
-        """A replay that changes nothing: it always starts from the model's state as it is."""
+        """A replay that leaves its inputs as they were."""
         written = set(self._mutated())
-        with self._scratch_state():
-            self(
-                [
-                    # PyTorch copies with threads that stay awake, and would disturb the replay.
-                    copy_exactly(tensor) if self._slots[id] in written else tensor
-                    for id, tensor in zip(self.graph.inputs, inputs, strict=True)
-                ]
-            )
+        self(
+            [
+                # PyTorch copies with threads that stay awake, and would disturb the replay.
+                copy_exactly(tensor) if self._slots[id] in written else tensor
+                for id, tensor in zip(self.graph.inputs, inputs, strict=True)
+            ]
+        )
 
     @contextlib.contextmanager
-    def _scratch_state(self) -> Iterator[None]:
-        """Lets a replay write to copies of the model's state instead."""
+    def _scratch_state(self) -> Iterator[Callable[[], None]]:
+        """Lets replays write to copies of the model's state instead. The function given makes
+        those anew that may say where something is to be written next: whole numbers."""
         slots = [self._slots[r.id] for r in self.graph.roots(Role.STATE) if r.id in self._slots]
-        for slot in slots:
-            self._table.memory(slot, copy_exactly(self._kept[slot]))
+        copies = {slot: copy_exactly(self._kept[slot]) for slot in slots}
+        whole = [slot for slot in slots if not copies[slot].is_floating_point()]
+
+        def renew() -> None:
+            for slot in whole:
+                copies[slot].copy_(self._kept[slot])
+
+        for slot, copy in copies.items():
+            self._table.memory(slot, copy)
         try:
-            yield
+            yield renew
         finally:
             for slot in slots:
                 self._table.memory(slot, self._kept[slot])

@@ -36,6 +36,9 @@ _CONVERSIONS: dict[str, Conversion] = {
 }
 
 
+_STATISTICS = ("nimble.gradient_sums", "nimble.moments")
+
+
 def open_heads(graph: Graph, supported: Supported) -> Graph:
     """Replace operators by `nimble.` ones wherever a kernel of ours computes the same."""
     opening = Opening(graph)
@@ -51,6 +54,8 @@ def open_heads(graph: Graph, supported: Supported) -> Graph:
             ):
                 opening.give_up()
                 made = None
+        if task.op in _STATISTICS and not supported(opening.edit.values, task):
+            made = opening.with_images(task)
         opening.edit.tasks.extend([task] if made is None else made)
     # Padding that a convolution took over is dead.
     return fold_constants(remove_dead_tasks(opening.edit.done()))

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from nimble.graph import Arg, DType, Ref, Role, Task
-from nimble.graph.edit import call
-from nimble.lower.heads.opening import Conversion, Given, Opening, spread
+from nimble.graph.edit import call, is_dense
+from nimble.lower.heads.opening import PANEL, Conversion, Given, Opening, spread
 from nimble.lower.heads.padding import taken_over
 from nimble.lower.layout import channels_last
 from nimble.lower.program import Program
@@ -129,13 +129,22 @@ def _patches(opening: Opening, weight: Ref) -> Ref:
 def _one(
     opening: Opening, made: list[Task], name: str, origin: str, x: Ref, weight: Ref, bias: Arg,
     result: int, stride: tuple[int, ...], padding: tuple[int, ...], dilation: tuple[int, ...],
-    groups: int, *, added: int | None = None,
+    groups: int, *, added: int | None = None, phased: bool = False, flip: bool = False,
 ) -> Task | None:  # fmt: skip
-    """A convolution of an image by weights (out, in…, taps…), or (groups, out, in, taps…) if there
-    are groups or taps of phases, if there is a kernel for it: its padding is that before the first
-    row and column."""
+    """A convolution of an image by weights (out, in…, taps…), or (groups, out, in, taps…) if they
+    are `phased`, if there is a kernel for it: its padding is that before the first row and column.
+    With `flip`, the taps are in reverse order."""
+    fixed = opening.is_fixed(weight)
+    if not fixed and not phased:
+        weight = _in_groups(opening, made, weight, groups, len(stride), origin)
+    if not fixed:
+        weight, padding = _live(opening, x, weight, result, stride, padding, dilation, flip)
     shape = opening.value(weight).shape
     kernel = shape[-len(stride) :]
+    if not fixed and bias is None and added is None and _mixes(
+        opening, x, weight, result, stride, padding
+    ):  # fmt: skip
+        return _mixing(opening, name, origin, x, weight, result)
     result_channels = opening.edit.values[result].shape[1]
     out, channels = result_channels, math.prod(shape) // math.prod(kernel) // result_channels
     depthwise = channels == 1 and groups > 1 and out == groups
@@ -144,11 +153,15 @@ def _one(
     if groups > 1 and not depthwise and channels < _LEAST_OF_A_GROUP:
         return None
     taps = math.prod(kernel)
-    packed = (
-        opening.depthwise(made, weight, taps, origin)
-        if depthwise
-        else opening.packed(made, weight, groups, (out, channels, taps), origin)
-    )
+    if fixed:
+        packed = (
+            opening.depthwise(made, weight, taps, origin)
+            if depthwise
+            else opening.packed(made, weight, groups, (out, channels, taps), origin)
+        )
+    else:
+        pack = opening.depthwise_from if depthwise else opening.packed_from
+        packed = pack(made, weight, flip and taps > 1, origin)
     kwargs: tuple[tuple[str, Arg], ...] = (
         ("kernel", _pair(kernel, 1)),
         ("stride", _pair(stride, 1)),
@@ -160,6 +173,86 @@ def _one(
         kwargs = (*kwargs, ("operands", (Ref(added),)), ("tail", (("add", (0, 1)),)))
     op = "nimble.depthwise" if depthwise else "nimble.convolution"
     return call(name, op, (x, packed, bias), (result,), kwargs, origin)
+
+
+# Weights that are not known ahead of time are packed at every call, in one go from where they lie,
+# and only those that meet the image.
+
+
+def _in_groups(
+    opening: Opening, made: list[Task], weight: Ref, groups: int, dims: int, origin: str
+) -> Ref:
+    """(out, in…, taps…) → (groups, out, in, taps…)."""
+    if len(opening.value(weight).shape) > 2 + dims:
+        weight = opening.contiguous(made, weight, origin)
+    value = opening.value(weight)
+    out, *inside = value.shape[:-dims]
+    step, *steps = value.strides[: len(value.shape) - dims]
+    channels = math.prod(inside)
+    shape = (groups, out // groups, channels, *value.shape[-dims:])
+    strides = (out // groups * step, step, steps[-1], *value.strides[-dims:])
+    return Ref(opening.edit.add_view(f"{value.name}.groups", weight.id, shape, strides))
+
+
+def _live(
+    opening: Opening, x: Ref, weight: Ref, result: int, stride: tuple[int, ...],
+    padding: tuple[int, ...], dilation: tuple[int, ...], flip: bool,
+) -> tuple[Ref, tuple[int, ...]]:  # fmt: skip
+    """The taps that are ever multiplied by anything but padding, and the padding before them."""
+    value, source, target = opening.value(weight), opening.value(x), opening.edit.values[result]
+    shape, offset, before = list(value.shape), 0, list(padding)
+    for d in range(len(stride)):
+        taps = shape[3 + d]
+        last = (target.shape[2 + d] - 1) * stride[d]
+        live = [
+            k
+            for k in range(taps)
+            if any(
+                0 <= o + k * dilation[d] - padding[d] < source.shape[2 + d]
+                for o in range(0, last + 1, stride[d])
+            )
+        ]
+        if not live or live[0] * dilation[d] > padding[d]:
+            continue
+        first, count = live[0], live[-1] - live[0] + 1
+        shape[3 + d] = count
+        offset += (taps - first - count if flip else first) * value.strides[3 + d]
+        before[d] -= first * dilation[d]
+    if tuple(shape) == value.shape:
+        return weight, padding
+    offset *= value.dtype.itemsize
+    name = f"{value.name}.live"
+    live_taps = opening.edit.add_view(name, weight.id, tuple(shape), value.strides, offset)
+    return Ref(live_taps), tuple(before)
+
+
+def _mixes(
+    opening: Opening, x: Ref, weight: Ref, result: int, stride: tuple[int, ...],
+    padding: tuple[int, ...],
+) -> bool:  # fmt: skip
+    """Whether each pixel is multiplied by the same matrix, which is larger than the image: it is
+    then used where it lies."""
+    value, source = opening.value(weight), opening.value(x)
+    return (
+        value.shape[0] == 1
+        and set(value.shape[3:]) == {1}
+        and set(stride) == {1}
+        and set(padding) == {0}
+        and value.numel >= source.numel
+        and is_dense(source)
+        and is_dense(opening.edit.values[result])
+    )
+
+
+def _mixing(opening: Opening, name: str, origin: str, x: Ref, weight: Ref, result: int) -> Task:
+    value = opening.value(weight)
+    _, out, inside = value.shape[:3]
+    _, o, i = value.strides[:3]
+    w = opening.edit.add_view(f"{value.name}.matrix", weight.id, (inside, out), (i, o))
+    room = opening.edit.add_root(
+        f"{name}.scratch", Role.INTERMEDIATE, DType.FLOAT32, (inside * PANEL,)
+    )
+    return call(name, "nimble.mixing", (x, Ref(w)), (result, room), (), origin)
 
 
 def _pair(numbers: tuple[int, ...], otherwise: int) -> tuple[int, ...]:
@@ -311,7 +404,8 @@ def _transposed(opening: Opening, task: Task, asked: _Convolution) -> list[Task]
         return None
     over = tuple(range(2, 2 + dims))
     flipped = asked.weight
-    if any(weight.shape[d] > 1 for d in over):
+    fixed = opening.is_fixed(asked.weight)
+    if fixed and any(weight.shape[d] > 1 for d in over):
         flipped = opening.once(
             ("flipped", *opening.same(asked.weight.id)),
             lambda: opening.task(
@@ -331,9 +425,10 @@ def _transposed(opening: Opening, task: Task, asked: _Convolution) -> list[Task]
             continue
         convolved = _one(
             opening, made, f"{task.name}.{row.start}.{column.start}", task.origin,
-            _shifted(opening, source, each), _taps(opening, flipped, groups, each), asked.bias,
-            _every(opening, target, asked.stride, each), (1,) * dims,
+            _shifted(opening, source, each), _taps(opening, flipped, groups, each, not fixed),
+            asked.bias, _every(opening, target, asked.stride, each), (1,) * dims,
             tuple(max(0, -p.shift) for p in each), tuple(p.dilation for p in each), groups,
+            phased=True, flip=not fixed,
         )  # fmt: skip
         if convolved is None:
             return None
@@ -351,15 +446,22 @@ def _shifted(opening: Opening, x: Ref, phases: tuple[_Phase, ...]) -> Ref:
     return Ref(opening.edit.add_view(f"{value.name}.cut", x.id, shape, value.strides, offset))
 
 
-def _taps(opening: Opening, flipped: Ref, groups: int, phases: tuple[_Phase, ...]) -> Ref:
-    """(in, out, taps…) → (groups, out, in, the phase's taps…)."""
+def _taps(
+    opening: Opening, flipped: Ref, groups: int, phases: tuple[_Phase, ...], back: bool
+) -> Ref:
+    """(in, out, taps…) → (groups, out, in, the phase's taps…); `back`, of weights that are not
+    flipped yet."""
     value = opening.value(flipped)
     inside, out = value.shape[:2]
     a, b, *steps = value.strides
     shape = (groups, out, inside // groups, *(p.taps for p in phases))
     strides = (inside // groups * a, b, a,
                *(s * p.tap_step for s, p in zip(steps, phases, strict=True)))  # fmt: skip
-    first = sum(p.first_tap * s for p, s in zip(phases, steps, strict=True))
+    starts = [
+        kernel - 1 - p.first_tap - (p.taps - 1) * p.tap_step if back else p.first_tap
+        for p, kernel in zip(phases, value.shape[2:], strict=True)
+    ]
+    first = sum(start * s for start, s in zip(starts, steps, strict=True))
     offset = first * value.dtype.itemsize
     return Ref(opening.edit.add_view("taps", flipped.id, shape, strides, offset))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from nimble.graph import (
@@ -16,7 +17,7 @@ from nimble.graph import (
     Value,
     contiguous_strides,
 )
-from nimble.graph.edit import call
+from nimble.graph.edit import call, reading
 from nimble.lower.layout import channels_last
 
 PANEL = 16
@@ -114,12 +115,55 @@ class Opening:
         key = ("packed", *self.same(weight.id), groups, shape)
         return self.once(key, lambda: self._pack(made, weight, groups, shape, origin))
 
+    def packed_from(self, made: list[Task], weight: Ref, flip: bool, origin: str) -> Ref:
+        """The same of (groups, out, in, taps…) however it lies, in one copy; with `flip`, of its
+        taps in reverse order."""
+        key = ("packed from", *self.same(weight.id), flip)
+        return self.once(key, lambda: self._pack_from(made, weight, flip, origin))
+
+    def _pack_from(self, made: list[Task], weight: Ref, flip: bool, origin: str) -> Ref:
+        groups, out, channels, *taps = self.value(weight).shape
+        panels = -(-out // PANEL)
+        if out % PANEL:
+            wide = (groups, panels * PANEL, channels, *taps)
+            nothing = (0,) * len(wide)
+            weight = self.task(
+                made, "nimble.pad", wide, (weight,), origin, before=nothing, value=0.0
+            )
+        g, o, i, *steps = self.value(weight).strides
+        turned = (groups, panels, *taps, channels, PANEL)
+        view = self.edit.add_view("turned", weight.id, turned, (g, PANEL * o, *steps, i, o))
+        copy = self._flipped(
+            made, Ref(view), tuple(range(2, 2 + len(taps))) if flip else (), origin
+        )
+        whole = (groups, panels, math.prod(taps), channels, PANEL)
+        return Ref(self.edit.add_view("packed", copy.id, whole, contiguous_strides(whole)))
+
+    def depthwise_from(self, made: list[Task], weight: Ref, flip: bool, origin: str) -> Ref:
+        """(channels, 1, 1, taps…) → [tap][channel]."""
+        key = ("depthwise from", *self.same(weight.id), flip)
+        return self.once(key, lambda: self._pack_depthwise_from(made, weight, flip, origin))
+
+    def _pack_depthwise_from(self, made: list[Task], weight: Ref, flip: bool, origin: str) -> Ref:
+        channels, _, _, *taps = self.value(weight).shape
+        c, _, _, *steps = self.value(weight).strides
+        view = self.edit.add_view("turned", weight.id, (*taps, channels), (*steps, c))
+        copy = self._flipped(made, Ref(view), tuple(range(len(taps))) if flip else (), origin)
+        whole = (math.prod(taps), channels)
+        return Ref(self.edit.add_view("packed", copy.id, whole, contiguous_strides(whole)))
+
+    def _flipped(self, made: list[Task], source: Ref, dims: tuple[int, ...], origin: str) -> Ref:
+        shape = self.value(source).shape
+        if not dims:
+            return self._copied(made, source, origin)
+        return self.task(made, "nimble.copy", shape, (source,), origin, flip=dims)
+
     def _pack(
         self, made: list[Task], weight: Ref, groups: int, shape: tuple[int, ...], origin: str
     ) -> Ref:
         out, channels, taps = shape
         each = out // groups
-        whole = self._contiguous(made, weight, origin)
+        whole = self.contiguous(made, weight, origin)
         split = self.edit.add_view(
             "split", whole.id, (groups, each, channels, taps),
             contiguous_strides((groups, each, channels, taps)),
@@ -127,15 +171,9 @@ class Opening:
         source, panels = Ref(split), -(-each // PANEL)
         if each % PANEL:
             wide = (groups, panels * PANEL, channels, taps)
-            if self.is_fixed(weight):
-                pad = (0, 0, 0, 0, 0, panels * PANEL - each)
-                op, args = "aten.constant_pad_nd.default", (source, pad, 0.0)
-                source = self.task(made, op, wide, args, origin)
-            else:
-                nothing = (0, 0, 0, 0)
-                source = self.task(
-                    made, "nimble.pad", wide, (source,), origin, before=nothing, value=0.0
-                )
+            pad = (0, 0, 0, 0, 0, panels * PANEL - each)
+            op, args = "aten.constant_pad_nd.default", (source, pad, 0.0)
+            source = self.task(made, op, wide, args, origin)
         turned = (groups, panels, taps, channels, PANEL)
         steps = (
             panels * PANEL * channels * taps, PANEL * channels * taps, 1, taps, channels * taps,
@@ -150,11 +188,11 @@ class Opening:
 
     def _pack_depthwise(self, made: list[Task], weight: Ref, taps: int, origin: str) -> Ref:
         channels = self.value(weight).shape[0]
-        whole = self._contiguous(made, weight, origin)
+        whole = self.contiguous(made, weight, origin)
         view = self.edit.add_view("turned", whole.id, (taps, channels), (1, taps))
         return self._copied(made, Ref(view), origin)
 
-    def _contiguous(self, made: list[Task], weight: Ref, origin: str) -> Ref:
+    def contiguous(self, made: list[Task], weight: Ref, origin: str) -> Ref:
         value = self.value(weight)
         if value.strides == contiguous_strides(value.shape):
             return weight
@@ -181,6 +219,18 @@ class Opening:
             return Ref(laid)
 
         return self.once(("image", *self.same(x.id)), relay)
+
+    def with_images(self, task: Task) -> list[Task]:
+        """The task, reading images that are copied to lie pixel by pixel."""
+        made: list[Task] = []
+        laid: dict[int, int] = {}
+        for v in task.reads:
+            value = self.edit.values[v]
+            if len(value.shape) > 1:
+                laid[v] = self._laid(value)
+                name = self.name("relay")
+                made.append(call(name, "nimble.copy", (Ref(v),), (laid[v],), (), task.origin))
+        return [*made, reading(task, laid)]
 
     def as_image(self, result: int, origin: str) -> tuple[int, list[Task]]:
         """Where a kernel can write this result with channels innermost, and what copies it to its

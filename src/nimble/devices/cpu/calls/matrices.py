@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from nimble.devices.cpu.calls.call import Given, Make, NativeCall, product
-from nimble.devices.cpu.geometry import down_of, even_step, matrix
+from nimble.devices.cpu.geometry import down_of, even_step, matrix, pixels
 from nimble.devices.cpu.programs import end_of, epilogue
 from nimble.graph import Ref, Task
 from nimble.lower import Values
+from nimble.lower.heads import is_image
 
 _MOST_ROWS_OF_LINEAR = 12
 _MOST_INSIDE = 8192
@@ -72,4 +73,27 @@ def _matmul(graph: Values, task: Task, given: Given) -> NativeCall | None:
     return NativeCall("matmul.float32", (*operands, *end.extras), (*ints, *tail[0]), tuple(tail[1]))
 
 
-CALLS: dict[str, Make] = {"nimble.linear": _linear, "nimble.matmul": _matmul}
+def _mixing(graph: Values, task: Task, given: Given) -> NativeCall | None:
+    """x: an image, w: (in, out). Pixels are the rows of a matrix."""
+    x, w = (graph[arg.id] for arg in task.args if isinstance(arg, Ref))
+    result = graph[task.writes[0]]
+    if not is_image(x) or not is_image(result):
+        return None
+    down, across = (
+        even_step((v.shape[0], *v.shape[2:]), (v.strides[0], *v.strides[2:])) for v in (result, x)
+    )
+    end = end_of(given, adds=False, clamps=False)
+    tail = epilogue(graph, end, lambda value: pixels(value, result))
+    if tail is None or down is None or across is None:
+        return None
+    rows = x.numel // x.shape[1]
+    ints = [rows, result.shape[1], x.shape[1], down, across, *w.strides, 1, 1, 0, 0, 0]
+    operands = (*task.writes, *(arg.id for arg in task.args if isinstance(arg, Ref)))
+    return NativeCall("matmul.float32", (*operands, *end.extras), (*ints, *tail[0]), tuple(tail[1]))
+
+
+CALLS: dict[str, Make] = {
+    "nimble.linear": _linear,
+    "nimble.matmul": _matmul,
+    "nimble.mixing": _mixing,
+}

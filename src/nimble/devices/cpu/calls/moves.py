@@ -17,7 +17,11 @@ def _copy(graph: Values, task: Task, given: Given) -> NativeCall | None:
     if source.dtype.itemsize not in (1, 2, 4, 8) or len(result.shape) > 6:
         return None
     ints = [source.dtype.itemsize, len(result.shape), *result.shape]
-    return NativeCall("copy_strided", (y, x), (*ints, *result.strides, *source.strides))
+    steps, start = list(result.strides), 0
+    for dim in given.get("flip", ()):
+        start += steps[dim] * (result.shape[dim] - 1)
+        steps[dim] = -steps[dim]
+    return NativeCall("copy_strided", (y, x), (*ints, *steps, *source.strides, start))
 
 
 def _pad(graph: Values, task: Task, given: Given) -> NativeCall | None:

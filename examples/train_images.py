@@ -1,0 +1,60 @@
+"""Train MobileNetV2 on images of CIFAR's shape, in eager and with one plan a step.
+
+The images are stripes of ten directions, in random colours, shifts and noise: generated, and yet
+something to be learned. The last batch of an epoch is smaller, and gets a plan of its own.
+
+python examples/train_images.py [picture.svg]
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import torch
+from race import Batches, race, report
+from torch import nn, optim
+
+from nimble import zoo
+
+CLASSES, IMAGES, BATCH, EPOCHS = 10, 1000, 32, 4
+
+
+def stripes(count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Images of 3 x 32 x 32, and which way their stripes go."""
+    ways = torch.randint(0, CLASSES, (count,))
+    angle = (ways * math.pi / CLASSES).view(-1, 1, 1)
+    down, across = torch.meshgrid(torch.arange(32.0), torch.arange(32.0), indexing="ij")
+    phase = torch.rand(count, 1, 1) * 6.28
+    waves = torch.sin((down * angle.cos() + across * angle.sin()) * 0.8 + phase)
+    colour = torch.randn(count, 3, 1, 1)
+    return colour * waves.unsqueeze(1) + 0.7 * torch.randn(count, 3, 32, 32), ways
+
+
+def batches() -> Batches:
+    images, ways = stripes(IMAGES)
+    found: Batches = []
+    for _ in range(EPOCHS):
+        order = torch.randperm(IMAGES).split(BATCH)
+        found += [(images[some], ways[some]) for some in order]
+    return found
+
+
+def main(picture: Path) -> None:
+    torch.manual_seed(0)
+    data = batches()
+    model, _ = zoo.build("mobilenet_v2@32")
+    runs = race(
+        model,
+        nn.CrossEntropyLoss(),
+        lambda parameters: optim.SGD(parameters, 0.02, momentum=0.9, weight_decay=5e-4),
+        lambda optimizer: optim.lr_scheduler.OneCycleLR(optimizer, 0.05, len(data)),
+        data,
+        clip_norm=5.0,
+    )
+    report("MobileNetV2, 32 x 32, batches of 32", runs, picture)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "images.svg"))

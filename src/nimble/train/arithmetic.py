@@ -1,0 +1,36 @@
+"""Gradients of activations and losses as the arithmetic that they are made of."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+_aten = torch.ops.aten
+
+
+@functools.cache
+def arithmetic() -> Mapping[Any, Callable[..., Any]]:
+    """Operators to be traced as others, which are fused with what is around them."""
+    from torch._decomp import get_decompositions
+
+    return get_decompositions(
+        [
+            _aten.elu_backward,
+            _aten.gelu_backward,
+            _aten.hardsigmoid_backward,
+            _aten.hardswish_backward,
+            _aten.hardtanh_backward,
+            _aten.leaky_relu_backward,
+            _aten.mse_loss,
+            _aten.mse_loss_backward,
+            _aten.sigmoid_backward,
+            _aten.silu_backward,
+            _aten.tanh_backward,
+            _aten.threshold_backward,
+            _aten._log_softmax_backward_data,
+            _aten._softmax_backward_data,
+        ]
+    )
