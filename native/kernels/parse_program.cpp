@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "known.h"
+
 namespace nimble {
 namespace {
 
@@ -139,6 +141,7 @@ Program read_program(Reader& reader, int inputs, int outputs, std::size_t first_
     }
   }
   place_registers(program);
+  program.known = known_program(program);
   return program;
 }
 

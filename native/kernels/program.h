@@ -40,6 +40,7 @@ struct Program {
   int inputs, outputs, constants, registers, instructions;
   int first_constant;            // register
   int block;                     // floats of a register
+  int known;                     // its number among those compiled ahead of time, or -1
   // Where in the buffer, in blocks. Inputs and outputs that are used in place leave theirs idle.
   std::int16_t place[kMaxRegisters];
   bool reads_late[kMaxOperands];  // by output: what may be its memory is read after it is written

@@ -15,6 +15,7 @@ import torch
 
 from nimble.clock import Clock
 from nimble.devices.cpu import (
+    BYTE_NS,
     WAIT_NS,
     Constants,
     Replay,
@@ -240,7 +241,7 @@ def planned(graph: Graph, how: str, streams: int, memory_limit: int | None) -> S
     return schedule(
         graph,
         streams=streams,
-        costs=RecordedCosts(wait=WAIT_NS),
+        costs=RecordedCosts(wait=WAIT_NS, byte=BYTE_NS),
         memory_limit=memory_limit,
         in_order=how in IN_ORDER,
     )

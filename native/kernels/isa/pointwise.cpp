@@ -12,7 +12,7 @@ struct Sweep {
   Registers& registers;
   char* at[kMaxOperands];          // of the outermost dimensions
   const char* gathered[kMaxOperands];  // what the input's register holds, to be gathered once
-  std::int64_t gathered_rows[kMaxOperands];
+  std::int64_t gathered_count[kMaxOperands];
 
   int reg(int operand) const {  // operands begin with outputs, registers with inputs
     return operand < program.outputs ? program.inputs + operand : operand - program.outputs;
@@ -27,7 +27,7 @@ struct Sweep {
       char* from = at[i] + (row * down + col * across) * bytes(operand.dtype);
       bool in_place = operand.dtype == DType::float32 && (across == 1 || cols == 1) &&
                       (rows == 1 || down == cols);
-      if (i < program.outputs) in_place &= !program.reads_late[i];
+      if (i < program.outputs) in_place &= program.known >= 0 || !program.reads_late[i];
       float*& reg_at = registers.at[reg(i)];
       scattered[i] = false;
       if (in_place) {
@@ -37,12 +37,13 @@ struct Sweep {
       reg_at = registers.buffer + program.place[reg(i)] * program.block;
       if (i < program.outputs) {
         scattered[i] = true;
-      } else if (gathered[i] != from || gathered_rows[i] < rows) {
+      } else if (gathered[i] != from || gathered_count[i] < rows * cols) {
         gather(reg_at, from, operand.dtype, rows, cols, down, across);
         // Only what is repeated row by row is worth remembering; the rest changes with every tile,
         // or is written by the program.
-        gathered[i] = down == 0 && cols == plan.size[d - 1] ? from : nullptr;
-        gathered_rows[i] = rows;
+        const bool repeats = down == 0 && (across == 0 || cols == plan.size[d - 1]);
+        gathered[i] = repeats ? from : nullptr;
+        gathered_count[i] = rows * cols;
       }
     }
     run(program, registers.at, rows * cols);

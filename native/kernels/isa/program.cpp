@@ -1,104 +1,41 @@
 #include "program.h"
 
-#include "math.h"
+#include "../known.h"
+#include "operations.h"
 
 namespace nimble::NIMBLE_ISA {
 namespace {
 
 // Outputs may be inputs, so each element is read before it is written.
-template <class F>
-NIMBLE_INLINE void map1(float* out, const float* a, std::int64_t count, F f) {
+template <int kOperands, class F>
+NIMBLE_INLINE void map(float* out, const float* a, const float* b, const float* c,
+                       std::int64_t count, F f) {
   std::int64_t i = 0;
-  for (; i + 8 <= count; i += 8) store(out + i, f(load(a + i)));
-  if (i < count) store(out + i, f(load(a + i, count - i)), count - i);
-}
-
-template <class F>
-NIMBLE_INLINE void map2(float* out, const float* a, const float* b, std::int64_t count, F f) {
-  std::int64_t i = 0;
-  for (; i + 8 <= count; i += 8) store(out + i, f(load(a + i), load(b + i)));
-  const std::int64_t left = count - i;
-  if (left > 0) store(out + i, f(load(a + i, left), load(b + i, left)), left);
-}
-
-template <class F>
-NIMBLE_INLINE void map3(float* out, const float* a, const float* b, const float* c,
-                        std::int64_t count, F f) {
-  std::int64_t i = 0;
-  for (; i + 8 <= count; i += 8) store(out + i, f(load(a + i), load(b + i), load(c + i)));
-  const std::int64_t left = count - i;
-  if (left > 0) {
-    store(out + i, f(load(a + i, left), load(b + i, left), load(c + i, left)), left);
+  for (; i + 8 <= count; i += 8) {
+    const F8 x = load(a + i);
+    store(out + i, f(x, kOperands > 1 ? load(b + i) : x, kOperands > 2 ? load(c + i) : x));
   }
+  const std::int64_t left = count - i;
+  if (left == 0) return;
+  const F8 x = load(a + i, left);
+  store(out + i,
+        f(x, kOperands > 1 ? load(b + i, left) : x, kOperands > 2 ? load(c + i, left) : x), left);
 }
-
-NIMBLE_INLINE F8 one_if(I8 mask) { return select(mask, splat(1.0f), splat(0.0f)); }
 
 void step(const Instruction& instruction, float* const* at, std::int64_t n) {
   float* d = at[instruction.dst];
   const float* a = at[instruction.a];
   const float* b = at[instruction.b];
   const float* c = at[instruction.c];
-  const F8 zero = splat(0.0f), one = splat(1.0f);
   switch (instruction.op) {
-#define UNARY(name, value) \
-  case Op::name: return map1(d, a, n, [&](F8 x) __attribute__((always_inline)) { return value; });
-#define BINARY(name, value) \
-  case Op::name: \
-    return map2(d, a, b, n, [&](F8 x, F8 y) __attribute__((always_inline)) { return value; });
-#define TERNARY(name, value) \
-  case Op::name: \
-    return map3(d, a, b, c, n, \
-                [&](F8 x, F8 y, F8 z) __attribute__((always_inline)) { return value; });
-    UNARY(copy, x)
-    BINARY(add, x + y)
-    BINARY(sub, x - y)
-    BINARY(mul, x * y)
-    BINARY(div, x / y)
-    BINARY(maximum, maximum(x, y))
-    BINARY(minimum, minimum(x, y))
-    UNARY(neg, -x)
-    UNARY(abs, absolute(x))
-    UNARY(sqrt, root(x))
-    UNARY(rsqrt, one / root(x))
-    UNARY(reciprocal, one / x)
-    UNARY(square, x * x)
-    UNARY(exp, exp8(x))
-    UNARY(log, log8(x))
-    UNARY(log1p, log1p_8(x))
-    UNARY(expm1, expm1_8(x))
-    UNARY(tanh, tanh8(x))
-    UNARY(sigmoid, sigmoid8(x))
-    UNARY(erf, erf8(x))
-    UNARY(sin, sin8(x))
-    UNARY(cos, cos8(x))
-    UNARY(floor, floor8(x))
-    UNARY(ceil, ceil8(x))
-    UNARY(round, rounded(x))
-    UNARY(trunc, trunc8(x))
-    UNARY(relu, select(x < zero, zero, x))
-    BINARY(pow, pow8(x, y))
-    TERNARY(fma, fma(x, y, z))
-    TERNARY(clamp, minimum(maximum(x, y), z))
-    TERNARY(where, select(x != zero, y, z))
-    BINARY(eq, one_if(x == y))
-    BINARY(ne, one_if(x != y))
-    BINARY(lt, one_if(x < y))
-    BINARY(le, one_if(x <= y))
-    BINARY(gt, one_if(x > y))
-    BINARY(ge, one_if(x >= y))
-    BINARY(logical_and, one_if((x != zero) & (y != zero)))
-    BINARY(logical_or, one_if((x != zero) | (y != zero)))
-    UNARY(logical_not, one_if(x == zero))
-    UNARY(gelu_erf, gelu_erf8(x))
-    UNARY(gelu_tanh, gelu_tanh8(x))
-    UNARY(silu, silu8(x))
-    UNARY(hardswish, x * hardsigmoid8(x))
-    UNARY(hardsigmoid, hardsigmoid8(x))
-    TERNARY(softplus, softplus8(x, y, z))
-    BINARY(leaky_relu, select(x > zero, x, x * y))
-    BINARY(elu, select(x > zero, x, y * expm1_8(x)))
-    UNARY(mish, mish8(x))
+#define X(name, operands)                                                          \
+  case Op::name:                                                                   \
+    return map<operands>(d, a, b, c, n, [](F8 x, F8 y, F8 z)                       \
+                                            __attribute__((always_inline)) { \
+                                              return apply<Op::name>(x, y, z);     \
+                                            });
+    NIMBLE_OPCODES(X)
+#undef X
   }
 }
 
@@ -119,7 +56,8 @@ void activate(float* row, std::int64_t step, std::int64_t rows, std::int64_t cou
     }
   } else {
     for (std::int64_t r = 0; r < rows; ++r, row += step) {
-      map1(row, row, count, [](F8 x) __attribute__((always_inline)) { return kOf(x); });
+      map<1>(row, row, row, row, count,
+             [](F8 x, F8, F8) __attribute__((always_inline)) { return kOf(x); });
     }
   }
 }
@@ -169,6 +107,7 @@ NIMBLE_INLINE void scatter_rows(T* out, const float* in, std::int64_t rows, std:
 }  // namespace
 
 void run(const Program& program, float* const* registers, std::int64_t count) {
+  if (program.known >= 0) return run_known(program, registers, count);
   for (int i = 0; i < program.instructions; ++i) step(program.code[i], registers, count);
 }
 

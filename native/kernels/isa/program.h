@@ -17,6 +17,9 @@ void place(const Program& program, Registers& registers, std::int64_t count);
 
 void run(const Program& program, float* const* registers, std::int64_t count);
 
+// One that is compiled ahead of time: all its instructions on eight elements, then on the next.
+void run_known(const Program& program, float* const* registers, std::int64_t count);
+
 // `rows` x `cols` elements at these strides, to and from floats without gaps.
 void gather(float* out, const char* in, DType dtype, std::int64_t rows, std::int64_t cols,
             std::int64_t row, std::int64_t inner);

@@ -8,6 +8,7 @@
 #endif
 
 #define NIMBLE_INLINE [[gnu::always_inline, maybe_unused]] static inline
+#define NIMBLE_INLINE_MEMBER [[gnu::always_inline]] inline
 
 namespace nimble::NIMBLE_ISA {
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from nimble.graph import Arg, Edit, Graph, Ref, Role, Task, Value, refs
+from nimble.graph import Arg, DType, Edit, Graph, Ref, Role, Task, Value, refs
 from nimble.graph.edit import call
 from nimble.lower.kernels import Supported
 
@@ -31,7 +31,9 @@ def split(graph: Graph, pieces: int, least_ns: int, supported: Supported) -> Gra
         splitting = Tiles(edit, task, pieces, by_channels)
         whole = "/" not in task.name
         tiles = splitting.made() if whole and task.cost >= least_ns else None
-        if tiles is None or not all(supported(edit.values, tile) for tile in tiles):
+        if tiles is None or not all(
+            tile.op in _BY_BATCH or supported(edit.values, tile) for tile in tiles
+        ):
             edit.tasks.append(task)
             continue
         edit.tasks += [
@@ -423,7 +425,34 @@ class Tiles:
             tiles.append(self.tile(len(tiles), tuple(tensors), results, {}))
         return tiles
 
+    def by_batch(self) -> list[Task] | None:
+        """PyTorch's own operators of attention: all that they read and write begins with the
+        batch, but for a mask that belongs to all of it."""
+        task, size = self._task, self.result.shape[0]
+        touched = [self._edit.values[v] for v in (*task.reads, *task.writes)]
+        if size < self._pieces or any(value.dtype is DType.TOKEN for value in touched):
+            return None
 
+        def part(arg: Arg, start: int, stop: int) -> Arg:
+            if not isinstance(arg, Ref):
+                return arg
+            shape = self.value(arg).shape
+            whole = len(shape) < 3 or shape[0] != size
+            return arg if whole else Ref(self.slice(arg.id, 0, start, stop))
+
+        tiles: list[Task] = []
+        for start, stop in self.ranges(size):
+            args = tuple(part(arg, start, stop) for arg in task.args)
+            changed = {name: part(arg, start, stop) for name, arg in task.kwargs}
+            results = tuple(self.slice(v, 0, start, stop) for v in task.writes)
+            tiles.append(self.tile(len(tiles), args, results, changed))
+        return tiles
+
+
+_BY_BATCH = {
+    "aten._scaled_dot_product_flash_attention_for_cpu.default",
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
+}
 _SPLITS: dict[str, Callable[[Tiles], list[Task] | None]] = {
     "nimble.convolution": Tiles.convolution,
     "nimble.depthwise": Tiles.depthwise,
@@ -444,4 +473,5 @@ _SPLITS: dict[str, Callable[[Tiles], list[Task] | None]] = {
     "nimble.mixing": Tiles.mixing,
     "nimble.moments": Tiles.statistics,
     "nimble.weight_gradient": Tiles.weight_gradient,
+    **dict.fromkeys(_BY_BATCH, Tiles.by_batch),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -51,12 +51,24 @@ def concurrent(order: Order) -> Assignment:
     return assign(order, join(matching.after))
 
 
+Moves = tuple[tuple[int, int], ...]
+"""Tasks whose results a task reads, and how much longer it takes if they are on another stream."""
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """Nanoseconds: what each task takes, and what a wait for another stream adds."""
 
     tasks: tuple[int, ...]
     wait: int
+    moves: tuple[Moves, ...] = ()
+    """For every task; none if they cost nothing."""
+
+    def fetch(self, task: int, stream: int, stream_of: Mapping[int, int]) -> int:
+        """How much longer a task takes on a stream for what it reads from others."""
+        if not self.moves:
+            return 0
+        return sum(ns for writer, ns in self.moves[task] if stream_of.get(writer, stream) != stream)
 
     @property
     def total(self) -> int:
@@ -74,6 +86,7 @@ class Timing:
         """When the last task ends, if each starts as soon as its stream and its waits let it."""
         ends = [0] * len(self.tasks)
         waits = set(assignment.waits)
+        stream_of = {task: s for s, stream in enumerate(assignment.streams) for task in stream}
         for task in assignment.order.sequence:
             start = max(
                 (
@@ -82,5 +95,5 @@ class Timing:
                 ),
                 default=0,
             )
-            ends[task] = start + self.tasks[task]
+            ends[task] = start + self.tasks[task] + self.fetch(task, stream_of[task], stream_of)
         return max(ends, default=0)

@@ -6,8 +6,9 @@ from itertools import pairwise
 
 from nimble.errors import ScheduleError
 from nimble.graph import Costs, DType, Graph, RecordedCosts, Role, dependencies
+from nimble.graph.dependencies import writers_of
 from nimble.schedule.arena import Arena, arrange
-from nimble.schedule.assignment import Assignment, Timing, concurrent
+from nimble.schedule.assignment import Assignment, Moves, Timing, concurrent
 from nimble.schedule.fitting import fit
 from nimble.schedule.lifetimes import Home, homes
 from nimble.schedule.listing import spread
@@ -36,7 +37,11 @@ def schedule(
         raise ScheduleError(f"streams={streams}: give at least 1, or None for as many as help")
     order = _order(graph)
     costs = costs or RecordedCosts()
-    timing = Timing(tuple(costs.task(graph, task) for task in graph.tasks), costs.wait)
+    timing = Timing(
+        tuple(costs.task(graph, task) for task in graph.tasks),
+        costs.wait,
+        _moves(graph, costs.byte) if costs.byte and streams != 1 else (),
+    )
     needed = homes(graph)
     priority = range(len(graph.tasks), 0, -1) if in_order else None
     fastest = concurrent(order) if streams is None else spread(order, timing, streams, priority)
@@ -67,6 +72,22 @@ def _order(graph: Graph) -> Order:
                 "sort the tasks, and give what is written over older contents a version of its own"
             )
     return Order.of(before, range(len(before)))
+
+
+def _moves(graph: Graph, byte: float) -> tuple[Moves, ...]:
+    """For every task, the tasks that write what it reads, and what that costs on another stream."""
+    writers = writers_of(graph)
+    found: list[Moves] = []
+    for t, task in enumerate(graph.tasks):
+        moved: dict[int, float] = {}
+        for v in task.reads:
+            # Of a value that several tasks have written, each has written its share.
+            share = graph[v].numel * graph[v].dtype.itemsize * byte / max(1, len(writers[v]))
+            for writer in writers[v]:
+                if writer != t:
+                    moved[writer] = moved.get(writer, 0.0) + share
+        found.append(tuple((writer, int(ns)) for writer, ns in moved.items() if ns >= 1))
+    return tuple(found)
 
 
 def _offsets(graph: Graph, needed: list[Home], arena: Arena) -> tuple[int | None, ...]:

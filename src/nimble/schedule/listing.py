@@ -101,6 +101,7 @@ def _list_schedule(part: _Part, count: int, return_trip: bool) -> tuple[list[lis
     free = [0] * count
     soonest_free = [(0, s) for s in range(count)]
     placed: dict[int, tuple[int, int]] = {}
+    stream_of: dict[int, int] = {}
     while ready:
         _, task = heappop(ready)
         parents = sorted((placed[p] for p in order.parents[task] if p in inside), reverse=True)
@@ -113,9 +114,11 @@ def _list_schedule(part: _Part, count: int, return_trip: bool) -> tuple[list[lis
             start = max(free[s], next((end + wait for end, at in parents if at != s), 0))
             leaves = bool(parents) and parents[0][1] != s
             charge = wait if return_trip and leaves else 0
-            choices.append((start + charge, leaves, s, start))
+            fetch = part.timing.fetch(task, s, stream_of)
+            choices.append((start + charge + fetch, leaves, s, start + fetch))
         _, _, s, start = min(choices)
         streams[s].append(task)
+        stream_of[task] = s
         soonest_free.remove((free[s], s))
         free[s] = start + cost[task]
         insort(soonest_free, (free[s], s))

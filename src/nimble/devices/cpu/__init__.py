@@ -3,12 +3,13 @@
 from nimble.devices.cpu.calls import supported
 from nimble.devices.cpu.constants import Constants
 from nimble.devices.cpu.machine import this_cpu
-from nimble.devices.cpu.measure import WAIT_NS, times_ns, with_measured_costs
+from nimble.devices.cpu.measure import BYTE_NS, WAIT_NS, times_ns, with_measured_costs
 from nimble.devices.cpu.memo import key_of, recall, remember
 from nimble.devices.cpu.pool import ReplayPool
 from nimble.devices.cpu.replay import Bound, Replay, Span
 
 __all__ = [
+    "BYTE_NS",
     "WAIT_NS",
     "Bound",
     "Constants",
