@@ -126,6 +126,7 @@ NB_MODULE(_core, module) {
   bind_tape(module);
   module.def("native_kernels", kernel_names);
   module.def("opcodes", opcodes);
+  module.def("is_known_program", is_known_program, "inputs"_a, "outputs"_a, "ints"_a, "floats"_a);
   module.def(
       "attention_scratch",
       [](std::int64_t keys, std::int64_t dim, std::int64_t value_dim) {

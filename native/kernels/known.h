@@ -48,12 +48,25 @@ struct Known {
 
 // clang-format off
 inline constexpr Known kKnown[] = {
-    // AdamW: new parameter, mean and mean square
+    // Adam and AdamW: the new mean, mean square and parameter. Where gradients are clipped, that is the first thing.
+    {10, {12, 16, 22}, {{Op::sub, 0, 1}, {Op::mul, 2, 10}, {Op::add, 1, 11}, {Op::mul, 3, 4}, {Op::mul, 0, 0},
+        {Op::mul, 5, 14}, {Op::add, 13, 15}, {Op::mul, 6, 12}, {Op::sqrt, 16}, {Op::div, 18, 7}, {Op::add, 19, 8},
+        {Op::div, 17, 20}, {Op::sub, 9, 21}}},
+    {12, {16, 20, 26}, {{Op::mul, 0, 1}, {Op::mul, 2, 3}, {Op::sub, 12, 4}, {Op::mul, 5, 14}, {Op::add, 4, 15},
+        {Op::mul, 6, 7}, {Op::mul, 12, 12}, {Op::mul, 8, 18}, {Op::add, 17, 19}, {Op::mul, 9, 16}, {Op::sqrt, 20},
+        {Op::div, 22, 10}, {Op::add, 23, 11}, {Op::div, 21, 24}, {Op::sub, 13, 25}}},
     {11, {14, 18, 24}, {{Op::mul, 0, 1}, {Op::sub, 2, 3}, {Op::mul, 4, 12}, {Op::add, 3, 13}, {Op::mul, 5, 6},
         {Op::mul, 2, 2}, {Op::mul, 7, 16}, {Op::add, 15, 17}, {Op::mul, 8, 14}, {Op::sqrt, 18}, {Op::div, 20, 9},
         {Op::add, 21, 10}, {Op::div, 19, 22}, {Op::sub, 11, 23}}},
-    // SGD with momentum
+    // SGD with momentum, plain, clipped, and with decay
     {6, {8, 10}, {{Op::mul, 0, 1}, {Op::mul, 2, 3}, {Op::add, 6, 7}, {Op::mul, 4, 8}, {Op::sub, 5, 9}}},
+    {7, {10, 12}, {{Op::mul, 0, 1}, {Op::mul, 2, 3}, {Op::mul, 4, 7}, {Op::add, 8, 9}, {Op::mul, 5, 10}, {Op::sub, 6, 11}}},
+    {7, {11, 13}, {{Op::mul, 0, 1}, {Op::add, 2, 7}, {Op::mul, 3, 4}, {Op::mul, 5, 8}, {Op::add, 9, 10}, {Op::mul, 6, 11},
+        {Op::sub, 1, 12}}},
+    {8, {13, 15}, {{Op::mul, 0, 1}, {Op::mul, 2, 3}, {Op::add, 8, 9}, {Op::mul, 4, 5}, {Op::mul, 6, 10}, {Op::add, 11, 12},
+        {Op::mul, 7, 13}, {Op::sub, 3, 14}}},
+    {7, {11, 15}, {{Op::mul, 0, 1}, {Op::add, 2, 7}, {Op::mul, 3, 4}, {Op::mul, 5, 8}, {Op::add, 9, 10}, {Op::mul, 3, 11},
+        {Op::add, 8, 12}, {Op::mul, 6, 13}, {Op::sub, 1, 14}}},
     // batch norm, its gradient, and what follows it
     {3, {4}, {{Op::mul, 0, 1}, {Op::add, 3, 2}}},
     {5, {8}, {{Op::mul, 0, 1}, {Op::add, 5, 2}, {Op::add, 6, 3}, {Op::mul, 7, 4}}},

@@ -145,6 +145,15 @@ Program read_program(Reader& reader, int inputs, int outputs, std::size_t first_
   return program;
 }
 
+bool is_known_program(int inputs, int outputs, const std::vector<std::int64_t>& ints,
+                      const std::vector<double>& floats) {
+  const NativeArguments arguments{"a program", {}, ints, floats};
+  Reader reader(arguments);
+  return read_program(reader, inputs, outputs, 0,
+                      [](const Reader&, int, int) { return false; })
+             .known >= 0;
+}
+
 Epilogue read_epilogue(Reader& reader, std::size_t operands, std::size_t floats) {
   Epilogue epilogue;
   if (!reader.at_end()) {

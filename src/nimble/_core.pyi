@@ -64,6 +64,9 @@ def native_kernels() -> list[str]: ...
 def opcodes() -> dict[str, int]:
     """The operations of a pointwise program."""
 
+def is_known_program(inputs: int, outputs: int, ints: list[int], floats: list[float]) -> bool:
+    """Whether a pointwise program is compiled ahead of time, and not interpreted."""
+
 def attention_scratch(keys: int, dim: int, value_dim: int) -> int:
     """The bytes that `attention.float32` needs to work in, however many heads."""
 

@@ -7,6 +7,8 @@ import torch
 from torch import nn
 
 import nimble
+from nimble import _core
+from nimble.devices.cpu.programs import instructions
 
 
 def conv(*args, **kwargs):
@@ -104,6 +106,41 @@ def test_no_convolution_or_norm_is_left_to_aten(name):
     # Of the states only the count of batches, whole numbers, is copied.
     copies = [t for t in step.engines[0].plans[0].graph.tasks if t.op == "aten.copy_.default"]
     assert len(copies) == sum(isinstance(m, nn.BatchNorm2d) for m in model.modules())
+
+
+COMPILED = {
+    "momentum": lambda ps: torch.optim.SGD(ps, 0.1, momentum=0.9),
+    "decay": lambda ps: torch.optim.SGD(ps, 0.1, momentum=0.9, weight_decay=0.1),
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "clip_norm"),
+    [("momentum", None), ("momentum", 1.0), ("decay", None), ("decay", 1.0), ("adam", None),
+     ("adamw", None), ("adamw", 1.0)],
+)  # fmt: skip
+def test_updates_and_norms_are_programs_compiled_ahead_of_time(kind, clip_norm):
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU6(), nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8),
+        nn.SiLU(), nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 4)
+    )  # fmt: skip
+    x, y = torch.randn(16, 3, 12, 12), torch.randint(0, 4, (16,))
+    optimizer = COMPILED[kind](model.parameters())
+    step = nimble.compile_step(
+        model, nn.CrossEntropyLoss(), optimizer, (x, y), workers=1, tune="off", clip_norm=clip_norm
+    )
+    graph = step.engines[0].plans[0].graph
+    interpreted = []
+    for task in graph.tasks:
+        if task.op == "nimble.pointwise" and graph[task.writes[0]].numel > 8:
+            inputs, steps, outputs = dict(task.kwargs)["program"]
+            code = instructions(steps, inputs, outputs)
+            if not _core.is_known_program(inputs, len(outputs), *code):
+                interpreted.append([name for name, _ in steps])
+    short = [names for names in interpreted if len(names) < 4]
+    assert interpreted == short, "a long program is interpreted: add it to known.h"
 
 
 def test_a_batch_of_one_pixel_has_no_variance():
