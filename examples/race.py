@@ -34,9 +34,9 @@ def race(
         trained = copy.deepcopy(model).train()
         updates = optimizer(trained.parameters())
         rates = scheduler(updates)
-        step: Callable[..., torch.Tensor]
         if name == "nimble":
             step = nimble.compile_step(trained, loss_fn, updates, batches[0], clip_norm=clip_norm)
+            step.prepare(*min(batches, key=lambda batch: len(batch[0])))
         else:
             step = eager_step(trained, loss_fn, updates, clip_norm)
         torch.manual_seed(1)

@@ -99,8 +99,20 @@ class Step:
                 self._show_gradients(reached)
             return result
 
-    def compile(self, args: tuple[Any, ...], kwargs: dict[str, Any], report: Any) -> None:
-        """Make the plans for a batch like this."""
+    def prepare(self, /, *args: Any, **kwargs: Any) -> None:
+        """Make the plan for a batch like this, the smaller one at the end of an epoch say, before
+        it comes. Nothing is trained."""
+        with self._lock:
+            self._ledger.notice_changes()
+            self.compile(args, kwargs)
+
+    def compile(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        report: Callable[[str, str], None] = lambda plan, stage: None,
+    ) -> None:
+        """Make the plans for a batch like this, and report on it."""
         for last in (True, False) if self._options.accumulate > 1 else (True,):
             self._engine(last).compile((self._ledger.numbers(), *args), kwargs, None, report)
 
