@@ -19,6 +19,7 @@ from nimble.devices.cpu import (
     WAIT_NS,
     Constants,
     Replay,
+    allocate,
     key_of,
     recall,
     remember,
@@ -98,10 +99,16 @@ def choose(
         known = bool(variants)
         variants = variants or _variants(graph, settings)
     with clock("bind"):
-        replays = [Replay(variant.plan, {**tensors, **held}) for variant in variants]
-        best = 0
+        memory = {**tensors, **held}
+        kept = variants[0]
         if not known:
+            # One arena for all of them, which run one after the other.
+            arena = allocate(max(variant.plan.arena_bytes for variant in variants))
+            replays = [Replay(variant.plan, memory, arena) for variant in variants]
             best, found = _measure_replays(variants, replays, example, found)
+            kept = variants[best]
+            del replays, arena
+        replay = Replay(kept.plan, memory)
     if not known and settings.tune != "off":
         remember(key, asdict(found))
     return Chosen(
@@ -110,7 +117,7 @@ def choose(
         cut=found.cut,
         lean=found.lean,
         constants=held,
-        replay=replays[best],
+        replay=replay,
         narrow=lambda: planned(
             cut(graph, "whole", 1, supported, found.lean), "whole", 1, settings.memory_limit
         ),

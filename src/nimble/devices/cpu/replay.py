@@ -45,9 +45,15 @@ def length(spans: Sequence[Span]) -> int:
 
 
 class Replay:
-    """A proven schedule bound to memory. Call it with the graph's inputs in order."""
+    """A proven schedule bound to memory. Call it with the graph's inputs in order. Replays that are
+    given the same `arena` must not run at the same time."""
 
-    def __init__(self, schedule: Schedule, tensors: Mapping[str, torch.Tensor]) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        tensors: Mapping[str, torch.Tensor],
+        arena: torch.Tensor | None = None,
+    ) -> None:
         prove(schedule)
         verify_memory(schedule.graph)
         self.schedule = schedule
@@ -57,7 +63,9 @@ class Replay:
         outside = [root for root in roots if root.role is not Role.INTERMEDIATE]
         self._slots = {root.id: slot for slot, root in enumerate(outside, start=1)}
         self._kept: dict[int, torch.Tensor] = {}
-        self._arena = allocate(schedule.arena_bytes)
+        self._arena = allocate(schedule.arena_bytes) if arena is None else arena
+        if self._arena.numel() < schedule.arena_bytes:
+            raise NimbleError(f"an arena of {self._arena.numel()} bytes for {schedule.arena_bytes}")
         self._table = _aten.Table(len(outside) + 1, len(self.graph.values))
         self._table.memory(ARENA, self._arena)
         for root in outside:
