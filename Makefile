@@ -11,7 +11,7 @@ listed = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.t
 	['project']['optional-dependencies']['$(1)'], sep='\n')"
 extra = $(call listed,$(1)) | $(BIN)/pip install -q -r /dev/stdin torch==2.13.0
 
-.PHONY: demo test test-full lint bench overhead figures claims starts models zoo examples sanitize clean
+.PHONY: demo test test-full lint bench overhead figures claims starts steps models zoo examples sanitize clean
 
 demo: $(VENV)/built
 	$(BIN)/nimble demo
@@ -42,6 +42,9 @@ claims: $(VENV)/built
 
 starts: $(VENV)/built
 	$(BIN)/python bench/starts.py
+
+steps: $(VENV)/built
+	$(BIN)/python bench/steps.py
 
 models: $(VENV)/models
 	$(BIN)/python bench/models.py
