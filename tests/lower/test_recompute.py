@@ -58,7 +58,7 @@ def test_nothing_changes_where_it_fits():
     assert recompute(graph, 1000) is graph
 
 
-def test_random_draws_and_states_are_not_repeated():
-    """A chain of one task has nothing to be computed again from."""
+def test_what_is_needed_at_the_peak_stays():
+    """Both large values are read by the same task."""
     graph = from_edges([set(), {0}, {0, 1}], [1000, 1000, 10])
     assert recompute(graph, 500) is None

@@ -3,6 +3,7 @@
 import copy
 import os
 
+import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -10,7 +11,8 @@ from torch import nn
 
 import nimble
 
-EXAMPLES = int(os.environ.get("NIMBLE_TRAINED_PROGRAMS", "12"))
+relaxed = settings(deadline=None, suppress_health_check=list(HealthCheck))
+MANY = int(os.environ.get("NIMBLE_TRAINED_PROGRAMS", "300"))
 ACTIVATIONS = [
     "relu", "relu6", "silu", "gelu", "tanh", "sigmoid", "hardswish", "leaky_relu", "elu",
     "softplus", "mish", "hardsigmoid",
@@ -85,15 +87,8 @@ OPTIMIZERS = [
 ]
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    st.lists(st.tuples(st.sampled_from(LAYERS), st.integers(0, 11)), max_size=7),
-    st.integers(0, 2**32),
-    st.sampled_from(OPTIMIZERS),
-    st.sampled_from([{}, {"clip_norm": 0.05}, {"clip_value": 0.01}]),
-    st.integers(1, 2),
-)
-def test_random_networks_learn_as_in_eager(kinds, seed, make, options, workers):
+def learns_as_in_eager(kinds, seed, make, options, workers):
+    """In double precision: three steps, with the gradients of each."""
     mine = Random(kinds, seed).double()
     theirs = copy.deepcopy(mine)
     optimizer, reference = make(mine.parameters()), make(theirs.parameters())
@@ -120,13 +115,30 @@ def test_random_networks_learn_as_in_eager(kinds, seed, make, options, workers):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7, msg=name)
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    st.lists(st.tuples(st.sampled_from(LAYERS), st.integers(0, 11)), max_size=6),
-    st.integers(0, 2**32),
-    st.integers(1, 2),
-)
-def test_native_gradients_are_as_near_as_eagers(kinds, seed, workers):
+learning = {
+    "kinds": st.lists(st.tuples(st.sampled_from(LAYERS), st.integers(0, 11)), max_size=7),
+    "seed": st.integers(0, 2**32),
+    "make": st.sampled_from(OPTIMIZERS),
+    "options": st.sampled_from([{}, {"clip_norm": 0.05}, {"clip_value": 0.01}]),
+    "workers": st.integers(1, 2),
+}
+
+
+@given(**learning)
+@settings(relaxed, max_examples=12)
+def test_random_networks_learn_as_in_eager(kinds, seed, make, options, workers):
+    learns_as_in_eager(kinds, seed, make, options, workers)
+
+
+@pytest.mark.full
+@given(**learning)
+@settings(relaxed, max_examples=MANY)
+def test_three_hundred_networks_learn_as_in_eager(kinds, seed, make, options, workers):
+    learns_as_in_eager(kinds, seed, make, options, workers)
+
+
+def is_as_near_as_eager(kinds, seed, workers):
+    """In single precision, by our own kernels: gradients beside those in double precision."""
     mine = Random(kinds, seed)
     theirs, exact = copy.deepcopy(mine), copy.deepcopy(mine).double()
     x, y = torch.randn(16, 2, 6, 5), torch.randn(16, 3)
@@ -143,3 +155,23 @@ def test_native_gradients_are_as_near_as_eagers(kinds, seed, workers):
     ):
         off, own = (p.grad - best.grad).norm(), (q.grad - best.grad).norm()
         assert off <= 6 * own + 3e-6 * best.grad.norm() + 1e-6 * scale, name
+
+
+native = {
+    "kinds": st.lists(st.tuples(st.sampled_from(LAYERS), st.integers(0, 11)), max_size=6),
+    "seed": st.integers(0, 2**32),
+    "workers": st.integers(1, 2),
+}
+
+
+@given(**native)
+@settings(relaxed, max_examples=12)
+def test_native_gradients_are_as_near_as_eagers(kinds, seed, workers):
+    is_as_near_as_eager(kinds, seed, workers)
+
+
+@pytest.mark.full
+@given(**native)
+@settings(relaxed, max_examples=MANY)
+def test_native_gradients_of_three_hundred_networks(kinds, seed, workers):
+    is_as_near_as_eager(kinds, seed, workers)

@@ -25,15 +25,15 @@ _SMALL = 8
 def recompute(graph: Graph, limit: int) -> Graph | None:
     """The graph with some of its tasks run again late, so that in its order at most `limit` bytes
     are alive at any time; None if no such graph is found. Costs decide what is run again."""
-    lean = _Lean(graph)
-    for _ in range(2 * len(graph.tasks)):
-        look = _Look(lean.graph)
+    tasks = len(graph.tasks)
+    while len(graph.tasks) < 3 * tasks:
+        look = _Look(graph)
         if look.most <= limit:
-            return lean.graph
+            return graph
         best = max(look.chances(), key=lambda chance: chance.worth, default=None)
         if best is None:
             return None
-        lean = lean.repeated(best)
+        graph = _taken(graph, best, len(graph.tasks) - tasks)
     return None
 
 
@@ -155,54 +155,48 @@ class _Look:
         return kept
 
 
-class _Lean:
-    """A graph some tasks of which run twice."""
-
-    def __init__(self, graph: Graph, times: int = 0) -> None:
-        self.graph = graph
-        self._times = times
-
-    def repeated(self, chance: _Chance) -> _Lean:
-        graph = self.graph
-        edit = Edit(graph)
-        again: dict[int, int] = {}
-        """Value → its copy, which is made again."""
-        repeats: list[Task] = []
-        for t in chance.tasks:
-            task = graph.tasks[t]
-            for v in task.writes:
-                value = graph[v]
-                again[v] = edit.add_root(
-                    value.name, value.role, value.dtype, value.shape, value.strides
-                )
-            self._add_views(edit, task, again)
-            made = reading(task, again)
-            repeats.append(
-                replace(
-                    made,
-                    name=f"{task.name.partition(_AGAIN)[0]}{_AGAIN}{self._times + len(repeats)}",
-                    reads=tuple(dict.fromkeys((*made.reads, chance.after))),
-                    writes=tuple(again[v] for v in made.writes),
-                    results=tuple(None if v is None else again[v] for v in made.results),
-                )
+def _taken(graph: Graph, chance: _Chance, repeated: int) -> Graph:
+    """The graph with one value made again. `repeated` tasks run twice already."""
+    edit = Edit(graph)
+    again: dict[int, int] = {}
+    """Value → its copy, which is made again."""
+    repeats: list[Task] = []
+    for t in chance.tasks:
+        task = graph.tasks[t]
+        for v in task.writes:
+            value = graph[v]
+            again[v] = edit.add_root(
+                value.name, value.role, value.dtype, value.shape, value.strides
             )
-        needed = {v: copy for v, copy in again.items() if v == chance.home}
-        edit.tasks = [*graph.tasks[: chance.before], *repeats]
-        for task in graph.tasks[chance.before :]:
-            self._add_views(edit, task, needed)
-            edit.tasks.append(reading(task, needed))
-        return _Lean(edit.done(), self._times + len(repeats))
+        _add_views(edit, task, again)
+        made = reading(task, again)
+        repeats.append(
+            replace(
+                made,
+                name=f"{task.name.partition(_AGAIN)[0]}{_AGAIN}{repeated + len(repeats)}",
+                reads=tuple(dict.fromkeys((*made.reads, chance.after))),
+                writes=tuple(again[v] for v in made.writes),
+                results=tuple(None if v is None else again[v] for v in made.results),
+            )
+        )
+    needed = {chance.home: again[chance.home]}
+    edit.tasks = [*graph.tasks[: chance.before], *repeats]
+    for task in graph.tasks[chance.before :]:
+        _add_views(edit, task, needed)
+        edit.tasks.append(reading(task, needed))
+    return edit.done()
 
-    def _add_views(self, edit: Edit, task: Task, again: dict[int, int]) -> None:
-        """Give `again` the views that a task has of what is made again."""
-        for v in task.reads:
-            value = self.graph[v]
-            if value.base in again and v not in again:
-                again[v] = edit.add_view(
-                    value.name,
-                    again[value.base],
-                    value.shape,
-                    value.strides,
-                    value.offset,
-                    value.dtype,
-                )
+
+def _add_views(edit: Edit, task: Task, again: dict[int, int]) -> None:
+    """Give `again` the views that a task has of what is made again."""
+    for v in task.reads:
+        value = edit.values[v]
+        if value.base in again and v not in again:
+            again[v] = edit.add_view(
+                value.name,
+                again[value.base],
+                value.shape,
+                value.strides,
+                value.offset,
+                value.dtype,
+            )
