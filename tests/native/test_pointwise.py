@@ -39,7 +39,8 @@ UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     "trunc": torch.trunc,
     "relu": torch.relu,
     "logical_not": torch.logical_not,
-    "gelu_erf": F.gelu,
+    # In double: PyTorch's kernel for AVX-512 makes inf NaN, and 3e38 inf.
+    "gelu_erf": lambda x: F.gelu(x.double()),
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "silu": F.silu,
     "hardswish": F.hardswish,
