@@ -84,6 +84,20 @@ def test_padding(shape: list[int], channels_last: bool, data: st.DataObject) -> 
     assert torch.equal(out, expected)
 
 
+@pytest.mark.parametrize("flip", [[], [1, 2]])
+@pytest.mark.parametrize(("out", "channels"), [(32, 100), (48, 64), (16, 1025)])
+def test_weights_in_panels(out: int, channels: int, flip: list[int]) -> None:
+    """Forwards by output channels, backwards by input channels: rows lie far apart."""
+    weights = torch.randn(out, channels, 3, 3)
+    for w in (weights, weights.transpose(0, 1)[: channels // 16 * 16]):
+        o, i, *steps = w.stride()
+        shape = (w.shape[0] // 16, 3, 3, w.shape[1], 16)
+        source = w.as_strided(shape, (16 * o, *steps, i, o))
+        panels = torch.zeros(shape)
+        copy(panels, source, flip)
+        assert torch.equal(panels, source.flip(flip))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_fill(dtype: torch.dtype) -> None:
     out = torch.zeros(4, 6, 5, dtype=dtype)

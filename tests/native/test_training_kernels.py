@@ -112,15 +112,17 @@ def test_gradients_of_weights(depthwise, data):
     torch.testing.assert_close(result.double(), expected, rtol=1e-5, atol=1e-4)
 
 
-def test_a_large_gradient_of_weights_is_made_block_by_block():
-    x = torch.randn(6, 48, 40, 40).to(memory_format=torch.channels_last)
+@pytest.mark.parametrize(("channels", "kernel"), [(48, 3), (3, 3), (3, 7), (1, 5), (2, 11)])
+def test_a_large_gradient_of_weights_is_made_block_by_block(channels, kernel):
+    x = torch.randn(6, channels, 40, 40).to(memory_format=torch.channels_last)
     gradient = torch.randn(6, 20, 20, 20).to(memory_format=torch.channels_last)
-    result = torch.empty(20, 48, 3, 3)
-    ints = [6, 20, 48, *(20, 40, 3, 2, 1, 1) * 2]
+    result = torch.empty(20, channels, kernel, kernel)
+    around = kernel // 2
+    ints = [6, 20, channels, *(20, 40, kernel, 2, 1, around) * 2]
     for image in (gradient, x):
         ints += [image.stride(0), image.stride(2), image.stride(3)]
     run("weight_gradient.float32", [result, gradient, x], [*ints, *result.stride()])
-    expected = conv2d_weight(x.double(), result.shape, gradient.double(), 2, 1)
+    expected = conv2d_weight(x.double(), result.shape, gradient.double(), 2, around)
     torch.testing.assert_close(result.double(), expected, rtol=1e-4, atol=1e-3)
 
 

@@ -11,12 +11,23 @@ namespace {
 constexpr std::int64_t kPointers = 4096, kChunk = 96;  // groups of kPixels
 constexpr std::int64_t kFewLines = 48;                   // of weights; not worth fetching ahead
 constexpr std::int64_t kCached = 256 * 1024;             // bytes of input in the second-level cache
+constexpr std::int64_t kSmall = 64;                      // pixels of an image
 
 struct Tile {
   const float* const* from;  // [tap][kPixels]
   const float* weights;      // [tap][channel][kPanel]
   F8 start0, start1;         // the bias
 };
+
+// Whether all of a tap lies outside of the image.
+template <int M>
+NIMBLE_INLINE bool padding(const float* const (&x)[M]) {
+  if (x[0] != kZeros) [[likely]] return false;
+  for (int m = 1; m < M; ++m) {
+    if (x[m] != kZeros) return false;
+  }
+  return true;
+}
 
 // M pixels by 16 channels. Few pixels have few sums: those are then made in `Parts` parts, so that
 // one multiplication need not wait for the last. (More channels at once would do as well, but then
@@ -44,6 +55,10 @@ NIMBLE_INLINE void multiply(const Tile& tile, std::int64_t taps, std::int64_t in
     const float* x[M];
 #pragma GCC unroll 6
     for (int m = 0; m < M; ++m) x[m] = tile.from[t * kPixels + m];
+    if (padding(x)) {
+      w += in * kPanel;
+      continue;
+    }
     std::int64_t c = 0;
     for (; c + Parts <= in; c += Parts) {
 #pragma GCC unroll 4
@@ -75,6 +90,10 @@ NIMBLE_INLINE void multiply_half(const Tile& tile, std::int64_t taps, std::int64
     const float* x[M];
 #pragma GCC unroll 12
     for (int m = 0; m < M; ++m) x[m] = tile.from[t * kPixels + m];
+    if (padding(x)) {
+      w += in * kPanel;
+      continue;
+    }
     for (std::int64_t c = 0; c < in; ++c, w += kPanel) {
       const F8 w0 = load(w);
 #pragma GCC unroll 12
@@ -107,6 +126,10 @@ struct Sweep {
   const float* bias;
   const float* added;
   const std::int64_t taps, panels;
+  const std::int64_t pixels;  // of an image
+  // Small images are computed together, the same pixel of all of them in a row: tiles are full, all
+  // of a tile finds the same taps in the padding, and weights are read once.
+  const bool together;
   const bool pixel_by_pixel;  // an output pixel is made from the input pixel of the same number
   const bool dense;           // rows of the output follow each other without gaps
   const Activation activation;  // of a tile, while it is in the first-level cache
@@ -125,10 +148,12 @@ struct Sweep {
         added(plan.add ? call.operand<const float>(plan.bias ? 4 : 3) : nullptr),
         taps(plan.kernel_h * plan.kernel_w),
         panels((plan.out + kPanel - 1) / kPanel),
+        pixels((plan.last_row - plan.first_row) * plan.out_width),
+        together(plan.batch > 1 && pixels <= kSmall),
         pixel_by_pixel(taps == 1 && plan.stride_h == 1 && plan.stride_w == 1 && plan.top == 0 &&
                        plan.left == 0 && plan.out_width == plan.width &&
                        plan.last_row <= plan.height && plan.src.row == plan.width * plan.src.pixel),
-        dense(plan.dst.row == plan.out_width * plan.dst.pixel &&
+        dense(!together && plan.dst.row == plan.out_width * plan.dst.pixel &&
               (!plan.add || plan.added.row == plan.out_width * plan.added.pixel)),
         activation(activation_of(plan.epilogue)) {
     for (std::int64_t i = 0, t = 0; i < plan.kernel_h; ++i) {
@@ -181,6 +206,30 @@ struct Sweep {
     for (std::int64_t m = 0; m < pixels; ++m) activation(places[m].to + channel, 0, 1, count);
   }
 
+  // Pointers of every tap for the output pixel (y, x), to every kPixels-th place.
+  [[gnu::always_inline]] inline void point_at(const float* image, std::int64_t y, std::int64_t x,
+                                              const float** out) const {
+    const std::int64_t top = (y + plan.first_row) * plan.stride_h - plan.top;
+    const std::int64_t left = x * plan.stride_w - plan.left;
+    const float* corner = image + top * plan.src.row + left * plan.src.pixel;
+    const bool inside = top >= 0 && left >= 0 &&
+                        top + (plan.kernel_h - 1) * plan.dilation_h < plan.height &&
+                        left + (plan.kernel_w - 1) * plan.dilation_w < plan.width;
+    if (inside) {
+      for (std::int64_t t = 0; t < taps; ++t) out[t * kPixels] = corner + tap_offset[t];
+      return;
+    }
+    std::int64_t t = 0;
+    for (std::int64_t i = 0; i < plan.kernel_h; ++i) {
+      const std::int64_t row = top + i * plan.dilation_h;
+      for (std::int64_t j = 0; j < plan.kernel_w; ++j, ++t) {
+        const std::int64_t column = left + j * plan.dilation_w;
+        const bool there = row >= 0 && row < plan.height && column >= 0 && column < plan.width;
+        out[t * kPixels] = there ? corner + tap_offset[t] : kZeros;
+      }
+    }
+  }
+
   // Pointers for output pixels [pixel, pixel + count) of one image.
   void point(const float* image, std::int64_t pixel, std::int64_t count, const float** out) const {
     if (pixel_by_pixel) {
@@ -190,29 +239,18 @@ struct Sweep {
     }
     std::int64_t y = pixel / plan.out_width, x = pixel % plan.out_width;
     for (std::int64_t m = 0; m < kPixels; ++m) {
-      const std::int64_t top = (y + plan.first_row) * plan.stride_h - plan.top;
-      const std::int64_t left = x * plan.stride_w - plan.left;
-      const float* corner = image + top * plan.src.row + left * plan.src.pixel;
-      const bool inside = top >= 0 && left >= 0 &&
-                          top + (plan.kernel_h - 1) * plan.dilation_h < plan.height &&
-                          left + (plan.kernel_w - 1) * plan.dilation_w < plan.width;
-      if (inside) {
-        for (std::int64_t t = 0; t < taps; ++t) out[t * kPixels + m] = corner + tap_offset[t];
-      } else {
-        std::int64_t t = 0;
-        for (std::int64_t i = 0; i < plan.kernel_h; ++i) {
-          const std::int64_t row = top + i * plan.dilation_h;
-          for (std::int64_t j = 0; j < plan.kernel_w; ++j, ++t) {
-            const std::int64_t column = left + j * plan.dilation_w;
-            const bool there = row >= 0 && row < plan.height && column >= 0 && column < plan.width;
-            out[t * kPixels + m] = there ? corner + tap_offset[t] : kZeros;
-          }
-        }
-      }
+      point_at(image, y, x, out + m);
       if (m + 1 < count && ++x == plan.out_width) {
         x = 0;
         ++y;
       }
+    }
+  }
+
+  void place_at(std::int64_t m, std::int64_t image, std::int64_t y, std::int64_t x) {
+    place[m].to = dst + image * plan.dst.batch + y * plan.dst.row + x * plan.dst.pixel;
+    if (added) {
+      place[m].added = added + image * plan.added.batch + y * plan.added.row + x * plan.added.pixel;
     }
   }
 
@@ -228,14 +266,25 @@ struct Sweep {
     }
     std::int64_t y = pixel / plan.out_width, x = pixel % plan.out_width;
     for (std::int64_t m = 0; m < count; ++m) {
-      place[m].to = dst + image * plan.dst.batch + y * plan.dst.row + x * plan.dst.pixel;
-      if (added) {
-        place[m].added =
-            added + image * plan.added.batch + y * plan.added.row + x * plan.added.pixel;
-      }
+      place_at(m, image, y, x);
       if (++x == plan.out_width) {
         x = 0;
         ++y;
+      }
+    }
+  }
+
+  // Pointers and places for `count` pixels of all images: a pixel of every image, then the next.
+  void point_together(const float* images, std::int64_t begin, std::int64_t count) {
+    std::int64_t image = begin % plan.batch, pixel = begin / plan.batch;
+    for (std::int64_t m = 0; m < count; ++m) {
+      const std::int64_t y = pixel / plan.out_width, x = pixel % plan.out_width;
+      point_at(images + image * plan.src.batch, y, x,
+               from + m / kPixels * taps * kPixels + m % kPixels);
+      place_at(m, image, y, x);
+      if (++image == plan.batch) {
+        image = 0;
+        ++pixel;
       }
     }
   }
@@ -269,13 +318,14 @@ struct Sweep {
     activate(to, pixels, channel, count);
   }
 
+  // Of one image, or of all.
   void group_of_channels(std::int64_t image, std::int64_t g) {
-    const std::int64_t pixels = (plan.last_row - plan.first_row) * plan.out_width;
+    const std::int64_t all_pixels = together ? plan.batch * pixels : pixels;
     // As many pixels as keep their input in the second-level cache, and their pointers here.
     std::int64_t chunk = least<std::int64_t>(kChunk, kPointers / (taps * kPixels));
     chunk = most<std::int64_t>(1, least<std::int64_t>(chunk, kCached / (kPixels * plan.in * 4)));
     // Of about the same size: the last one, too, reads all weights.
-    const std::int64_t groups = (pixels + kPixels - 1) / kPixels;
+    const std::int64_t groups = (all_pixels + kPixels - 1) / kPixels;
     const std::int64_t chunks = (groups + chunk - 1) / chunk;
     if (chunks > 0) chunk = (groups + chunks - 1) / chunks;
     const bool clamps = plan.low < plan.high;
@@ -283,12 +333,16 @@ struct Sweep {
     const End ends{splat(clamps ? plan.low : -infinity), splat(clamps ? plan.high : infinity)};
     const float* image_src = src + image * plan.src.batch + g * plan.in;
     const float* group_weights = weights + g * panels * taps * plan.in * kPanel;
-    for (std::int64_t begin = 0; begin < pixels; begin += chunk * kPixels) {
-      const std::int64_t end = least(pixels, begin + chunk * kPixels);
-      for (std::int64_t p = begin, at = 0; p < end; p += kPixels, ++at) {
-        point(image_src, p, least<std::int64_t>(kPixels, end - p), from + at * taps * kPixels);
+    for (std::int64_t begin = 0; begin < all_pixels; begin += chunk * kPixels) {
+      const std::int64_t end = least(all_pixels, begin + chunk * kPixels);
+      if (together) {
+        point_together(image_src, begin, end - begin);
+      } else {
+        for (std::int64_t p = begin, at = 0; p < end; p += kPixels, ++at) {
+          point(image_src, p, least<std::int64_t>(kPixels, end - p), from + at * taps * kPixels);
+        }
+        places(image, begin, end - begin);
       }
-      places(image, begin, end - begin);
       for (std::int64_t panel = plan.first_panel; panel < plan.last_panel; ++panel) {
         const std::int64_t channel = panel * kPanel, left = plan.out - channel;
         Tile tile_{};
@@ -308,10 +362,12 @@ struct Sweep {
       if (plan.epilogue.present && !activation) {
         for (std::int64_t p = begin; p < end; ++p) {
           float* row = place[p - begin].to;
+          const std::int64_t number =
+              together ? p % plan.batch * pixels + p / plan.batch : image * pixels + p;
           const std::int64_t first = g * plan.out + plan.first_panel * kPanel;
           const std::int64_t last = g * plan.out + least(plan.out, plan.last_panel * kPanel);
           for (std::int64_t c = first; c < last; c += kMaxBlock) {
-            finish(plan.epilogue, call, row + c, image * pixels + p, c,
+            finish(plan.epilogue, call, row + c, number, c,
                    least<std::int64_t>(kMaxBlock, last - c));
           }
         }
@@ -326,7 +382,7 @@ void convolution(void* context) {
   const auto& call = *static_cast<const NativeCall*>(context);
   const auto& plan = *static_cast<const ConvolutionPlan*>(call.plan);
   Sweep sweep(plan, call);
-  for (std::int64_t image = 0; image < plan.batch; ++image) {
+  for (std::int64_t image = 0; image < (sweep.together ? 1 : plan.batch); ++image) {
     for (std::int64_t g = 0; g < plan.groups; ++g) sweep.group_of_channels(image, g);
   }
 }

@@ -177,6 +177,81 @@ void each_tap(const NativeCall& call, const Plan& plan, std::int64_t first, std:
   }
 }
 
+// Few input channels: rows of a tile are taken from several taps, which lie side by side in a row of
+// the input. So a block of the gradient is copied once for all of them.
+constexpr std::int64_t kSums = 16384;
+
+bool is_patchy(const Plan& plan) {
+  const std::int64_t run = plan.w.kernel * plan.in;
+  return plan.in < kColumns && plan.in < plan.out && run <= kWide && plan.w.dilation == 1 &&
+         plan.x.w == plan.in && plan.n * plan.h.out * plan.w.out > 0 &&
+         (plan.h.kernel * run + kRows) * (plan.out + kColumns - 1) / kColumns * kColumns <= kSums;
+}
+
+// The part of a row of the input that all taps of a row see, zeros where it lies outside.
+NIMBLE_INLINE void copy_run(const Plan& plan, const float* image, std::int64_t h, std::int64_t w,
+                            float* to) {
+  const std::int64_t run = plan.w.kernel * plan.in;
+  const bool there = h >= 0 && h < plan.h.in;
+  const std::int64_t first = there ? most<std::int64_t>(0, -w) * plan.in : run;
+  const std::int64_t last = least(run, (plan.w.in - w) * plan.in);
+  const float* from = image + h * plan.x.h + w * plan.in;
+  std::int64_t i = 0;
+  for (; i < least(first, run); ++i) to[i] = 0.0f;
+  for (; i < last; ++i) to[i] = from[i];
+  for (; i < run; ++i) to[i] = 0.0f;
+}
+
+void weight_gradient_by_patches(const NativeCall& call, const Plan& plan) {
+  alignas(64) float a[kPixels * kWide], b[kPixels * kColumns], sums[kSums];
+  const float* gradients[kPixels];
+  const std::int64_t run = plan.w.kernel * plan.in, at_once = kWide / run;
+  const std::int64_t columns = (plan.out + kColumns - 1) / kColumns * kColumns;
+  const std::int64_t total = plan.n * plan.h.out * plan.w.out;
+  const float* gradient = call.operand<const float>(1);
+  const float* x = call.operand<const float>(2);
+  for (std::int64_t start = 0; start < total; start += kPixels) {
+    const std::int64_t count = least(kPixels, total - start);
+    for (std::int64_t kh = 0; kh < plan.h.kernel; kh += at_once) {
+      const std::int64_t taps = least(at_once, plan.h.kernel - kh), rows = taps * run;
+      const std::int64_t seen = (rows + kRows - 1) / kRows * kRows;
+      std::int64_t w = start % plan.w.out, h = start / plan.w.out % plan.h.out;
+      std::int64_t n = start / plan.w.out / plan.h.out;
+      for (std::int64_t p = 0; p < count; ++p) {
+        gradients[p] = gradient + n * plan.gradient.n + h * plan.gradient.h + w * plan.gradient.w;
+        for (std::int64_t t = 0; t < taps; ++t) {
+          copy_run(plan, x + n * plan.x.n,
+                   h * plan.h.stride + (kh + t) * plan.h.dilation - plan.h.padding,
+                   w * plan.w.stride - plan.w.padding, a + p * kWide + t * run);
+        }
+        for (std::int64_t i = rows; i < seen; ++i) a[p * kWide + i] = 0.0f;
+        if (++w < plan.w.out) continue;
+        w = 0;
+        if (++h < plan.h.out) continue;
+        h = 0;
+        ++n;
+      }
+      for (std::int64_t j = 0; j < columns; j += kColumns) {
+        gather<kColumns>(b, gradients, count, j, least<std::int64_t>(kColumns, plan.out - j));
+        for (std::int64_t i = 0; i < seen; i += kRows) {
+          tile(a + i, b, count, sums + (kh * run + i) * columns + j, columns, 1,
+               least<std::int64_t>(kRows, rows - i), kColumns, start == 0);
+        }
+      }
+    }
+  }
+  float* weights = call.operand<float>(0);
+  const float* sum = sums;
+  for (std::int64_t kh = 0; kh < plan.h.kernel; ++kh) {
+    for (std::int64_t kw = 0; kw < plan.w.kernel; ++kw) {
+      for (std::int64_t i = 0; i < plan.in; ++i, sum += columns) {
+        float* to = weights + kh * plan.of_h + kw * plan.of_w + i * plan.of_in;
+        for (std::int64_t o = 0; o < plan.out; ++o) to[o * plan.of_out] = sum[o];
+      }
+    }
+  }
+}
+
 void clear(const Plan& plan, float* tap) {
   for (std::int64_t o = 0; o < plan.out; ++o) {
     for (std::int64_t i = 0; i < plan.in; ++i) tap[o * plan.of_out + i * plan.of_in] = 0.0f;
@@ -215,6 +290,7 @@ template <int kVectors, bool kPartial>
 void weight_gradient(void* context) {
   const auto& call = *static_cast<const NativeCall*>(context);
   const auto& plan = *static_cast<const Plan*>(call.plan);
+  if (is_patchy(plan)) return weight_gradient_by_patches(call, plan);
   // Vectors along the side that fills them.
   const bool along_in = plan.in >= kColumns || plan.in >= plan.out;
   each_tap(call, plan, 0, plan.n, 0, plan.h.out,
