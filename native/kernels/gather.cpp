@@ -1,4 +1,4 @@
-// Parses "gather_rows", "argmax.float32", "argmin.float32" and "cumsum.float32".
+// Parses "gather_rows", "scatter_rows.float32", "argmax.float32", "argmin.float32" and "cumsum.float32".
 #include "gather.h"
 
 #include <stdexcept>
@@ -26,6 +26,21 @@ std::shared_ptr<const void> parse_gather(const NativeArguments& arguments) {
   plan->index_outer = reader.stride("index outer stride");
   plan->index_step = reader.stride("index stride");
   plan->wraps = reader.flag("wraps");
+  reader.end(3, 0);
+  return plan;
+}
+
+std::shared_ptr<const void> parse_scatter(const NativeArguments& arguments) {
+  Reader reader(arguments);
+  auto plan = std::make_shared<ScatterPlan>();
+  plan->count = reader.size("indices");
+  plan->length = reader.size("row length");
+  plan->table = reader.size("table rows");
+  plan->rows = reader.between("rows", 0, plan->table);
+  plan->first = reader.between("first row", 0, plan->table - plan->rows);
+  plan->skipped = reader.between("skipped index", -1, Reader::kMost);
+  plan->out_row = reader.stride("out row stride");
+  plan->in_row = reader.stride("in row stride");
   reader.end(3, 0);
   return plan;
 }
@@ -62,6 +77,7 @@ void refuse_index(std::int64_t index, std::int64_t rows) {
 
 void add_gather(std::vector<NativeKernel>& kernels) {
   kernels.push_back({"gather_rows", best_gather_rows(), parse_gather});
+  kernels.push_back({"scatter_rows.float32", best_scatter_rows(), parse_scatter});
   kernels.push_back({"argmax.float32", best_argmax(), parse_arg<false>});
   kernels.push_back({"argmin.float32", best_argmax(), parse_arg<true>});
   kernels.push_back({"cumsum.float32", best_cumsum(), parse_cumsum});

@@ -14,6 +14,14 @@ struct GatherPlan {
   bool wraps;  // negative indices count from the end
 };
 
+// out[index[i] - first, :] += in[i, :], from zeros on: the gradient of a table whose rows were
+// gathered, or of `rows` of them.
+struct ScatterPlan {
+  std::int64_t length, rows, count, table, first;
+  std::int64_t skipped;          // an index; less than 0: none
+  std::int64_t out_row, in_row;  // strides
+};
+
 struct ArgPlan {
   Rows rows;  // of out, in
   std::int64_t length, step;
@@ -29,6 +37,7 @@ struct CumsumPlan {
 [[noreturn]] void refuse_index(std::int64_t index, std::int64_t rows);
 
 NIMBLE_KERNEL(gather_rows)
+NIMBLE_KERNEL(scatter_rows)
 NIMBLE_KERNEL(argmax)
 NIMBLE_KERNEL(cumsum)
 

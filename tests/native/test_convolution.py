@@ -57,7 +57,8 @@ sizes = st.integers(1, 3)
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.sampled_from([1, 2, 9]), st.sampled_from([1, 3, 8, 17, 33]), st.sampled_from([1, 4, 8, 16, 24, 40]),
+    st.sampled_from([1, 2, 9]), st.sampled_from([1, 3, 8, 17, 33]),
+    st.sampled_from([1, 4, 8, 16, 24, 40]),
     st.integers(1, 17), st.integers(1, 17), st.sampled_from([1, 2, 3, 5, 7]),
     st.sampled_from([1, 2, 3, 5, 7]), st.integers(1, 3), st.integers(1, 2), st.integers(0, 3),
     st.sampled_from(["plain", "groups", "depthwise"]), st.booleans(), st.booleans(),

@@ -138,12 +138,28 @@ def test_rows_by_index(dtype: torch.dtype) -> None:
     assert torch.equal(y, x[:, index])
 
 
+@pytest.mark.parametrize("skipped", [-1, 3])
+def test_rows_added_where_they_came_from(skipped: int) -> None:
+    index, x = torch.randint(0, 9, (40,)), torch.randn(40, 11)
+    out = torch.full((9, 13), 7.0)
+    for first, last in ((0, 4), (4, 9)):
+        ints = [40, 11, 9, last - first, first, skipped, 13, 11]
+        run("scatter_rows.float32", [out[first:last], x, index], ints)
+    expected = torch.zeros(9, 11).index_add(0, index, x)
+    if skipped >= 0:
+        expected[skipped] = 0
+    torch.testing.assert_close(out[:, :11], expected)
+    assert (out[:, 11:] == 7).all()
+
+
 @pytest.mark.parametrize("index", [9, -1, 2**62])
 def test_an_index_out_of_range_is_an_error(index: int) -> None:
     y, table = torch.zeros(2, 3), torch.zeros(9, 3)
     indices = torch.tensor([0, index])
     with pytest.raises(IndexError, match=f"index out of range in self: {index} of 9"):
         run("gather_rows", [y, table, indices], [4, 1, 2, 3, 9, 0, 3, 0, 3, 0, 1, 0])
+    with pytest.raises(IndexError, match=f"index out of range in self: {index} of 9"):
+        run("scatter_rows.float32", [table, y, indices], [2, 3, 9, 9, 0, -1, 3, 3])
 
 
 @pytest.mark.parametrize(

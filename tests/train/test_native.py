@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from steps import eager_step
 from torch import nn
 
 import nimble
@@ -106,6 +107,23 @@ def test_no_convolution_or_norm_is_left_to_aten(name):
     # Of the states only the count of batches, whole numbers, is copied.
     copies = [t for t in step.engines[0].plans[0].graph.tasks if t.op == "aten.copy_.default"]
     assert len(copies) == sum(isinstance(m, nn.BatchNorm2d) for m in model.modules())
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("padding", [None, 2])
+def test_the_gradient_of_an_embedding(padding, workers, monkeypatch):
+    monkeypatch.setenv("NIMBLE_VERIFY", "1")
+    torch.manual_seed(0)
+    mine = nn.Sequential(nn.Embedding(50_000, 16, padding_idx=padding), nn.Linear(16, 4))
+    theirs = copy.deepcopy(mine)
+    optimizer, reference = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (mine, theirs))
+    x, y = torch.randint(0, 9, (6, 5)), torch.randn(6, 5, 4)
+    step = nimble.compile_step(mine, nn.MSELoss(), optimizer, (x, y), workers=workers)
+    assert "nimble.scatter" in {task.op for task in step.engines[0].plans[0].graph.tasks}
+    for _ in range(3):
+        eager_step(theirs, reference, x, y, nn.functional.mse_loss)
+        step(x, y)
+    torch.testing.assert_close(mine[0].weight, theirs[0].weight)
 
 
 COMPILED = {

@@ -47,6 +47,27 @@ void gather_rows(void* context) {
   }
 }
 
+void scatter_rows(void* context) {
+  const auto& call = *static_cast<const NativeCall*>(context);
+  const auto& plan = *static_cast<const ScatterPlan*>(call.plan);
+  auto* out = call.operand<float>(0);
+  const auto* in = call.operand<const float>(1);
+  const auto* indices = call.operand<const std::int64_t>(2);
+  for (std::int64_t r = 0; r < plan.rows; ++r) {
+    std::memset(out + r * plan.out_row, 0, static_cast<std::size_t>(plan.length) * sizeof(float));
+  }
+  for (std::int64_t i = 0; i < plan.count; ++i) {
+    if (indices[i] < 0 || indices[i] >= plan.table) refuse_index(indices[i], plan.table);
+    const std::int64_t row = indices[i] - plan.first;
+    if (indices[i] == plan.skipped || row < 0 || row >= plan.rows) continue;
+    float* to = out + row * plan.out_row;
+    const float* from = in + i * plan.in_row;
+    std::int64_t c = 0;
+    for (; c + 8 <= plan.length; c += 8) store(to + c, load(to + c) + load(from + c));
+    for (; c < plan.length; ++c) to[c] += from[c];
+  }
+}
+
 void argmax(void* context) {
   const auto& call = *static_cast<const NativeCall*>(context);
   const auto& plan = *static_cast<const ArgPlan*>(call.plan);

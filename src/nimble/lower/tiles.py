@@ -295,6 +295,18 @@ class Tiles:
             tiles.append(self.tile(len(tiles), args, (result,), self.operands(dim, start, stop)))
         return tiles
 
+    def scatter(self) -> list[Task] | None:
+        """By rows of the table: each tile looks at all indices, and takes its own."""
+        return [
+            self.tile(
+                number,
+                self._task.args,
+                (self.slice(self._result, 0, start, stop),),
+                {"first": start},
+            )
+            for number, (start, stop) in enumerate(self.ranges(self.result.shape[0]))
+        ]
+
     def matmul(self) -> list[Task] | None:
         """By matrices of the batch, by rows, or by columns; each tile with room of its own."""
         x, w = self._task.args
@@ -467,6 +479,7 @@ _SPLITS: dict[str, Callable[[Tiles], list[Task] | None]] = {
     "nimble.matmul": Tiles.matmul,
     "nimble.softmax": Tiles.along_one,
     "nimble.resample": Tiles.resample,
+    "nimble.scatter": Tiles.scatter,
     "nimble.attention": Tiles.attention,
     "nimble.depthwise_gradient": Tiles.weight_gradient,
     "nimble.gradient_sums": Tiles.statistics,

@@ -1,8 +1,8 @@
-"""Rows of a table, by their numbers."""
+"""Rows of a table, by their numbers; and its gradient."""
 
 from __future__ import annotations
 
-from nimble.graph import Arg, Ref, Task, is_dense
+from nimble.graph import Arg, Ref, Task, contiguous_strides, is_dense
 from nimble.graph.edit import call
 from nimble.lower.heads.opening import Conversion, Given, Opening
 
@@ -41,8 +41,21 @@ def _gather(
     return [call(task.name, "nimble.gather", (table, indices), task.results, kwargs, task.origin)]
 
 
+def _embedding_gradient(opening: Opening, task: Task, given: Given) -> list[Task] | None:
+    gradient, indices = given["grad_output"], given["indices"]
+    if given["scale_grad_by_freq"]:
+        return None
+    values = [opening.value(arg) for arg in (gradient, indices)]
+    if any(value.strides != contiguous_strides(value.shape) for value in values):
+        return None
+    kwargs = (("rows", given["num_weights"]), ("first", 0), ("skipped", given["padding_idx"]))
+    args = (gradient, indices)
+    return [call(task.name, "nimble.scatter", args, task.results, kwargs, task.origin)]
+
+
 CONVERSIONS: dict[str, Conversion] = {
     "aten.embedding.default": _embedding,
+    "aten.embedding_dense_backward.default": _embedding_gradient,
     "aten.index.Tensor": _index,
     "aten.index_select.default": _index_select,
 }

@@ -253,6 +253,7 @@ _WITH_INDICES = {
     "aten.argmax.default",
     "aten.argmin.default",
     "aten.embedding.default",
+    "aten.embedding_dense_backward.default",
     "aten.index.Tensor",
     "aten.index_select.default",
     "aten.max.dim",

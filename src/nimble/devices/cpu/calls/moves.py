@@ -64,8 +64,23 @@ def _gather(graph: Values, task: Task, given: Given) -> NativeCall | None:
     return NativeCall("gather_rows", (task.writes[0], table, indices), ints)
 
 
+def _scatter(graph: Values, task: Task, given: Given) -> NativeCall | None:
+    """The gradient of rows [first, first + …) of a table."""
+    gradient, indices = refs(task.args)
+    result = graph[task.writes[0]]
+    if result.dtype is not DType.FLOAT32 or result.strides[1] != 1:
+        return None
+    rows, length = result.shape
+    ints = (
+        graph[indices].numel, length, given["rows"], rows, given["first"], given["skipped"],
+        result.strides[0], length,
+    )  # fmt: skip
+    return NativeCall("scatter_rows.float32", (task.writes[0], gradient, indices), ints)
+
+
 CALLS: dict[str, Make] = {
     "nimble.copy": _copy,
     "nimble.gather": _gather,
     "nimble.pad": _pad,
+    "nimble.scatter": _scatter,
 }
