@@ -80,7 +80,7 @@ def main(picture: Path) -> None:
         network(),
         nn.CrossEntropyLoss(),
         lambda parameters: optim.SGD(parameters, 0.01, momentum=0.9, weight_decay=5e-4),
-        lambda optimizer: optim.lr_scheduler.OneCycleLR(optimizer, 0.05, len(data)),
+        lambda optimizer: optim.lr_scheduler.OneCycleLR(optimizer, 0.01, len(data)),
         data,
         clip_norm=5.0,
     )

@@ -220,6 +220,31 @@ def test_a_parameter_frozen_and_thawed_halfway():
     assert_same(mine, theirs)
 
 
+@pytest.mark.parametrize("kind", ["sgd", "momentum", "adamw"])
+def test_parameters_resized_halfway(kind):
+    """Works where it does in eager: where the optimizer has no state of the old size."""
+    models = [nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 2)) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    optimizer, reference = (OPTIMIZERS[kind](m.parameters()) for m in models)
+    x, y = torch.randn(8, 4), torch.randn(8, 2)
+    step = nimble.compile_step(models[0], nn.MSELoss(), optimizer, (x, y))
+    step(x, y)
+    eager_step(models[1], reference, x, y, nn.functional.mse_loss)
+    for model in models:
+        model[0].weight.data = torch.ones(9, 4)
+        model[0].bias.data = torch.ones(9)
+        model[2].weight.data = torch.ones(2, 9)
+    if kind != "sgd":
+        with pytest.raises(InputError, match=r"'0.weight' is of shape \(9, 4\), and .* delete its"):
+            step(x, y)
+        for one in (optimizer, reference):
+            one.state.clear()
+    for _ in range(2):
+        step(x, y)
+        eager_step(models[1], reference, x, y, nn.functional.mse_loss)
+    assert_same(*models, 1e-5)
+
+
 def test_groups_with_numbers_of_their_own():
     mine, theirs = pair()
 

@@ -88,7 +88,7 @@ class Ledger:
             self._counts._version - self._counted,
             len(self._optimizer.state),
             *((id(group), len(group["params"]), self.rule.terms(group)) for group in groups),
-            *(p.requires_grad for group in groups for p in group["params"]),
+            *((p.requires_grad, p.shape) for group in groups for p in group["params"]),
         )
 
     def _look(self) -> None:
@@ -149,6 +149,7 @@ class Ledger:
             for key in keys:
                 called = f"{name.partition(':')[2].replace('.', '/')} {key} {place}"
                 held = fresh[key] if key in missing else mine[key]
+                _check_state(name, key, held, parameter)
                 buffers[called] = held
                 states.append((key, called))
             row = rows.setdefault((number, taken[place]), len(rows))
@@ -165,3 +166,14 @@ class Ledger:
         if self.rule.counts:
             return int(state.get("step", 0))
         return int(any(value is not None for value in state.values()))
+
+
+def _check_state(name: str, key: str, held: torch.Tensor, parameter: torch.Tensor) -> None:
+    """Some optimizers keep one number for a row or a column: dimensions of 1 are right."""
+    sizes = zip(held.shape, parameter.shape, strict=False)
+    if held.dim() == parameter.dim() and any(mine not in (1, size) for mine, size in sizes):
+        raise InputError(
+            f"{name.partition(':')[2]!r} is of shape {tuple(parameter.shape)}, and {key!r} of the "
+            f"optimizer's state for it of {tuple(held.shape)}; after a parameter was resized make "
+            "a new optimizer, or delete its state (del optimizer.state[parameter])"
+        )
