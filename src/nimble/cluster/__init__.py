@@ -1,0 +1,1 @@
+"""Many jobs on many machines: topology, jobs, traces, policies and the simulator."""
