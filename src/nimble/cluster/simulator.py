@@ -102,6 +102,7 @@ class Simulation:
             breaks = self._machines[0][0] if self._machines else inf
             now = min(ends, arrives, breaks, self._wake)
             if now > self.options.until_s:
+                self.now = view.now = self.options.until_s
                 return
             if now == inf:
                 break
@@ -333,7 +334,8 @@ class Simulation:
         """What has happened so far."""
         self.record.end_s = self.now
         for state in self.view.jobs.values():
-            self.columns.write(state, self.now)
+            done = self.fleet.done(state.id, self.now) if state.gpus else None
+            self.columns.write(state, self.now, done)
         return Result(
             topology=self.topology,
             policy=self.name,
