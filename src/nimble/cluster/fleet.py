@@ -74,6 +74,16 @@ class Fleet:
     def share(self, job: int) -> float:
         return float(self.jobs[job][4])
 
+    def probe(self, demand: float, traffic: Traffic) -> float:
+        """The share of its demand that a flow would get if it were added."""
+        if not self.contention:
+            return 1.0
+        flows = {j: (e[5], e[6]) for j, e in self.jobs.items() if e[6]}
+        return max_min({**flows, -1: (demand, traffic)}, self.topology.capacity)[-1] / demand
+
+    def flows_on(self, link: int) -> int:
+        return sum(any(k == link for k, _ in entry[6]) for entry in self.jobs.values())
+
     def settle(self, now: float) -> list[tuple[int, float]]:
         changed = []
         if self._dirty:

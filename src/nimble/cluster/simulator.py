@@ -64,6 +64,9 @@ class Simulation:
         self.record = Record()
         self.states: dict[int, JobState] = {}
         self.memory: Memory = policy.start() if hasattr(policy, "start") else {}
+        self.view.memory = self.memory
+        self._hold = getattr(policy, "hold", None)
+        self._kind = getattr(policy, "kind", None)
         self.placements = [0] * len(topology.tiers)
         self.peak_queue = 0
         self.events = 0
@@ -135,13 +138,15 @@ class Simulation:
         except Exception as error:
             raise self._wrong(f"raised {error!r} in rank({_name(state)})") from error
         state.rank = (-state.job.priority, rank, state.id)
-        self.view.waiting.add(state, self.options.rules.group(state.job))
+        kind = self._kind(state.job) if self._kind else ""
+        self.view.waiting.add(state, self.options.rules.group(state.job), kind)
 
     def _finish(self, state: JobState) -> None:
         self._leave(state)
         state.done = float(state.job.iterations)
         state.finished = True
         del self.view.jobs[state.id]
+        self.view.ended.append(state)
         self.last = ("end", state.id)
         self.events += 1
         self.record.add(self.now, What.FINISH, state.id, (), "finished", ())
@@ -158,6 +163,8 @@ class Simulation:
         done = self.fleet.end(state.id, now)
         self.fleet.give(state.placement)
         del self.view.running[state.id]
+        if self._hold:
+            self.view.holders.remove(state.id)
         state.run_s += held_s
         state.attained_gpu_s += held_s * state.gpus
         state.iterations_s += (done - state.done) * state.unit_s
@@ -196,6 +203,8 @@ class Simulation:
             job.profile.bytes / cost.iteration_s,
             cost.traffic,
         )
+        if self._hold:
+            self.view.holders.add(state, self._hold(state, self.view))
 
     def _decide(self) -> None:
         self.decisions += 1
@@ -207,6 +216,12 @@ class Simulation:
         except Exception as error:
             raise self._wrong(f"raised {error!r}") from error
         self.view.discard()
+        self.view.memory = self.memory
+        self.view.ended.clear()
+        for action in actions:
+            if action.kind in (Kind.MOVE, Kind.RESIZE):
+                self.fleet.give(self.view.jobs[action.job].placement)
+                self.view.jobs[action.job].placement = ()
         for action in actions:
             self._act(action)
         if not wake_at > self.now:
@@ -231,7 +246,7 @@ class Simulation:
         self.events += 1
         self.record.add(self.now, _WHAT[kind], job, placement, reason.code, reason.numbers)
         if kind is Kind.START:
-            self.view.waiting.remove(state, self.options.rules.group(state.job))
+            self.view.waiting.remove(state)
             state.waited_s += self.now - state.since
         else:
             self._leave(state)

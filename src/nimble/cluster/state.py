@@ -19,10 +19,12 @@ class JobState:
         "finished",
         "first_start_s",
         "gpus",
+        "group",
         "id",
         "ideal_s",
         "iterations_s",
         "job",
+        "kind",
         "overhead_s",
         "placement",
         "preemptions",
@@ -37,6 +39,8 @@ class JobState:
 
     def __init__(self, job: Job, ideal_s: float) -> None:
         self.job = job
+        self.group = ""  # Rules.group of the job
+        self.kind = ""  # the policy's `kind` of the job
         self.id = job.id
         # Its time from start to end alone at the tightest feasible placement, with gpus_max.
         self.ideal_s = ideal_s

@@ -13,11 +13,12 @@ from nimble.cluster.state import JobState
 class Bucket:
     """Waiting jobs with the same demand to which the same rules apply: one fits where all fit."""
 
-    __slots__ = ("_by_since", "_ranked", "gpus", "group")
+    __slots__ = ("_by_since", "_ranked", "gpus", "group", "kind")
 
-    def __init__(self, gpus: int, group: str) -> None:
+    def __init__(self, gpus: int, group: str, kind: str = "") -> None:
         self.gpus = gpus  # Job.gpus_min of each of its jobs
         self.group = group  # Rules.group of each of its jobs
+        self.kind = kind  # the policy's `kind` of each of its jobs
         self._ranked = SortedList()
         self._by_since: dict[int, JobState] = {}  # jobs begin to wait in the order of time
 
@@ -53,9 +54,26 @@ class Bucket:
                 best = state
         return best
 
+    def ripe(self, now: float, wait_s: float, without: Collection[int] = ()) -> JobState | None:
+        """The first by rank of those that have waited at least `wait_s`.
+
+        Asked again at `since + wait_s` of a job, this job has.
+        """
+        best: JobState | None = None
+        for state in self._by_since.values():
+            if state.since + wait_s > now:
+                break
+            if (best is None or state.rank < best.rank) and state.id not in without:
+                best = state
+        return best
+
     def by_since(self) -> Iterator[JobState]:
         """The longest waiting first."""
         return iter(self._by_since.values())
+
+    def newest(self) -> Iterator[JobState]:
+        """The last to begin to wait first."""
+        return reversed(self._by_since.values())
 
     def add(self, state: JobState) -> None:
         self._ranked.add((*state.rank, state))
@@ -69,15 +87,15 @@ class Bucket:
 class Waiting:
     """All waiting jobs, in buckets."""
 
-    __slots__ = ("_buckets", "_count", "_keys")
+    __slots__ = ("_buckets", "_keys", "_of")
 
     def __init__(self) -> None:
-        self._buckets: dict[tuple[int, str], Bucket] = {}
+        self._buckets: dict[tuple[int, str, str], Bucket] = {}
         self._keys: list[Bucket] = []
-        self._count = 0
+        self._of: dict[int, Bucket] = {}
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._of)
 
     def __iter__(self) -> Iterator[JobState]:
         """By rank, lazily."""
@@ -87,15 +105,19 @@ class Waiting:
         """The buckets that are not empty, the smallest demand first."""
         return [bucket for bucket in self._keys if bucket._by_since]
 
-    def add(self, state: JobState, group: str) -> None:
-        key = (state.job.gpus_min, group)
+    def bucket(self, state: JobState) -> Bucket:
+        """The one that a waiting job is in."""
+        return self._of[state.id]
+
+    def add(self, state: JobState, group: str, kind: str = "") -> None:
+        key = (state.job.gpus_min, group, kind)
+        state.group, state.kind = group, kind
         bucket = self._buckets.get(key)
         if bucket is None:
             bucket = self._buckets[key] = Bucket(*key)
             self._keys = [self._buckets[key] for key in sorted(self._buckets)]
         bucket.add(state)
-        self._count += 1
+        self._of[state.id] = bucket
 
-    def remove(self, state: JobState, group: str) -> None:
-        self._buckets[state.job.gpus_min, group].remove(state)
-        self._count -= 1
+    def remove(self, state: JobState) -> None:
+        self._of.pop(state.id).remove(state)
