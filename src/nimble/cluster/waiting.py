@@ -87,15 +87,15 @@ class Bucket:
 class Waiting:
     """All waiting jobs, in buckets."""
 
-    __slots__ = ("_buckets", "_keys", "_of")
+    __slots__ = ("_buckets", "_count", "_keys")
 
     def __init__(self) -> None:
         self._buckets: dict[tuple[int, str, str], Bucket] = {}
         self._keys: list[Bucket] = []
-        self._of: dict[int, Bucket] = {}
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self._of)
+        return self._count
 
     def __iter__(self) -> Iterator[JobState]:
         """By rank, lazily."""
@@ -105,19 +105,15 @@ class Waiting:
         """The buckets that are not empty, the smallest demand first."""
         return [bucket for bucket in self._keys if bucket._by_since]
 
-    def bucket(self, state: JobState) -> Bucket:
-        """The one that a waiting job is in."""
-        return self._of[state.id]
-
-    def add(self, state: JobState, group: str, kind: str = "") -> None:
-        key = (state.job.gpus_min, group, kind)
-        state.group, state.kind = group, kind
+    def add(self, state: JobState) -> None:
+        key = (state.job.gpus_min, state.group, state.kind)
         bucket = self._buckets.get(key)
         if bucket is None:
             bucket = self._buckets[key] = Bucket(*key)
             self._keys = [self._buckets[key] for key in sorted(self._buckets)]
         bucket.add(state)
-        self._of[state.id] = bucket
+        self._count += 1
 
     def remove(self, state: JobState) -> None:
-        self._of.pop(state.id).remove(state)
+        self._buckets[state.job.gpus_min, state.group, state.kind].remove(state)
+        self._count -= 1

@@ -107,10 +107,11 @@ class Gandiva:
         over = [turn for turn in turns if not draft.is_released(turn)]
         for turn in over:
             if turn.gpus == state.demand:
+                mark = draft.mark()
                 draft.release(turn, Reason("turn_ended"))
                 if draft.permits(state, turn.placement):
                     return turn.placement, Reason("turn_taken", (waited_s, turn.id))
-                draft.start(turn, turn.placement, Reason("turn_ended"))
+                draft.back_to(mark)
         for tier in range(view.topology.tightest(state.demand) or 0, len(view.topology.tiers)):
             placement = take_over(view, draft, state, tier, over)
             if placement is not None:

@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heapreplace
 from math import floor
 from typing import Any
 
-from nimble.cluster.policy import Rank, Reason
+from nimble.cluster.policy import Reason
 from nimble.cluster.state import JobState
 from nimble.cluster.topology import Placement
 from nimble.cluster.view import Draft, View
@@ -29,8 +29,7 @@ def offer(
     """
     refused: set[tuple[int, str, str]] = set()
     for state in first:
-        bucket = view.waiting.bucket(state)
-        key = (bucket.gpus, bucket.group, bucket.kind)
+        key = (state.demand, state.group, state.kind)
         if key not in refused and not _started(draft, state, place):
             refused.add(key)
     heads = []
@@ -103,17 +102,15 @@ def _evict(
     draft: Draft, state: JobState, tier: int, leaving: list[tuple[JobState, int]], spare: int
 ) -> Placement | None:
     reason = Reason("outranked", (state.id,))
-    released = []
+    mark = draft.mark()
     for giver, gpus in reversed(leaving):
         if gpus <= spare:
             spare -= gpus
         else:
             draft.release(giver, reason)
-            released.append(giver)
     placement = draft.fit(state, tier)
     if placement is None:  # a rule stands against it
-        for giver in released:
-            draft.start(giver, giver.placement, reason)
+        draft.back_to(mark)
     return placement
 
 
@@ -122,4 +119,4 @@ def next_round(now: float, round_s: float) -> float:
     return (floor(now / round_s) + 1) * round_s
 
 
-__all__ = ["Need", "Offer", "Rank", "next_round", "offer", "outranked", "take_over"]
+__all__ = ["Need", "Offer", "next_round", "offer", "outranked", "take_over"]
