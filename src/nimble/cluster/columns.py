@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
 from math import nan
 from typing import Any
 
 import numpy as np
 
-from nimble.cluster.job import Job
 from nimble.cluster.state import JobState
 
 NAMES = (
@@ -25,7 +23,8 @@ class Columns:
     def __init__(self, jobs: int) -> None:
         self._rows = array("d", NEVER_CAME) * jobs
 
-    def write(self, state: JobState, now: float) -> None:
+    def write(self, state: JobState, now: float, done: float | None = None) -> None:
+        """`done`: its work now, if it runs."""
         on = 0.0 if state.finished else now - state.since
         running = state.gpus > 0
         at = state.row * len(NAMES)
@@ -37,16 +36,15 @@ class Columns:
                 state.ideal_s,
                 state.waited_s + (0.0 if running else on),
                 state.run_s + (on if running else 0.0),
-                state.iterations_s,
+                state.iterations_s + (0.0 if done is None else (done - state.done) * state.unit_s),
                 state.overhead_s,
                 state.attained_gpu_s + on * state.gpus,
                 state.preemptions,
             ),
         )
 
-    def named(self, jobs: Sequence[Job]) -> dict[str, Any]:
+    def named(self) -> dict[str, Any]:
         rows = np.array(self._rows).reshape(-1, len(NAMES))
         named: dict[str, Any] = {name: rows[:, i].copy() for i, name in enumerate(NAMES)}
         named["preemptions"] = named["preemptions"].astype(np.int64)
-        named["submit_s"] = np.fromiter((job.submit_s for job in jobs), np.float64, len(jobs))
         return named

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from heapq import heapify, heappop
-from itertools import pairwise
-from math import inf, isfinite
+from math import inf
+
+import numpy as np
 
 from nimble._cluster import Fleet
 from nimble.cluster.columns import Columns
+from nimble.cluster.intake import check_jobs, in_order
 from nimble.cluster.invariants import Ledger
 from nimble.cluster.job import Job
 from nimble.cluster.policy import Action, Kind, Memory, Policy
@@ -18,7 +20,7 @@ from nimble.cluster.result import Options, Result
 from nimble.cluster.state import JobState
 from nimble.cluster.topology import Placement, Topology
 from nimble.cluster.view import View
-from nimble.errors import InputError, PolicyError
+from nimble.errors import PolicyError
 
 # A policy that keeps waking up while nothing runs and nothing arrives will never do anything.
 IDLE_WAKES = 10_000
@@ -47,7 +49,7 @@ class Simulation:
     def __init__(
         self, topology: Topology, jobs: Sequence[Job], policy: Policy, options: Options
     ) -> None:
-        check_jobs(topology, jobs)
+        self.submitted = check_jobs(topology, jobs)
         self.topology = topology
         self.jobs = jobs
         self.policy = policy
@@ -75,7 +77,7 @@ class Simulation:
         self.now = 0.0
         self.ended: list[JobState] = []  # at this event
         self.last: tuple[str, Job | None] = ("start", None)  # the event before a decision
-        self._arrivals = in_order(jobs)
+        self._arrivals = in_order(jobs, self.submitted)
         self._next = next(self._arrivals, None)
         self._wake = inf
         self._idle = 0
@@ -102,8 +104,9 @@ class Simulation:
             breaks = self._machines[0][0] if self._machines else inf
             now = min(ends, arrives, breaks, self._wake)
             if now > self.options.until_s:
+                self.now = view.now = self.options.until_s
                 return
-            if now == inf:
+            if now == inf or (self._next is None and not view.jobs):
                 break
             self.now = view.now = now
             self.ended = view.ended = []
@@ -339,13 +342,15 @@ class Simulation:
         """What has happened so far."""
         self.record.end_s = self.now
         for state in self.view.jobs.values():
-            self.columns.write(state, self.now)
+            done = self.fleet.done(state.id, self.now) if state.gpus else None
+            self.columns.write(state, self.now, done)
         return Result(
             topology=self.topology,
             policy=self.name,
             jobs=self.jobs,
             complete=self._next is None and not self.view.jobs,
-            **self.columns.named(self.jobs),
+            submit_s=np.array(self.submitted),
+            **self.columns.named(),
             end_s=self.now,
             placements=tuple(self.placements),
             peak_queue=self.peak_queue,
@@ -369,36 +374,8 @@ def fleet_of(topology: Topology, options: Options) -> Fleet:
     )
 
 
-def in_order(jobs: Sequence[Job]) -> Iterator[tuple[int, Job]]:
-    """(place, job) by submission, then id. Jobs in order already are read one at a time."""
-    rows = [(job.submit_s, job.id) for job in jobs]
-    if all(before <= after for before, after in pairwise(rows)):
-        return enumerate(jobs)
-    order = sorted(range(len(rows)), key=rows.__getitem__)
-    return ((place, jobs[place]) for place in order)
-
-
-def check_jobs(topology: Topology, jobs: Sequence[Job]) -> None:
-    """Raises InputError if two jobs share an id or one can never run."""
-    ids: set[int] = set()
-    for job in jobs:
-        what = f"job {job.id} ({job.name})"
-        if job.id in ids or job.id < 0:
-            raise InputError(f"{what}: ids are distinct and not negative")
-        ids.add(job.id)
-        if not 1 <= job.gpus_min <= job.gpus_max:
-            raise InputError(f"{what} wants {job.gpus_min} to {job.gpus_max} GPUs")
-        if job.gpus_min > topology.gpus:
-            raise InputError(
-                f"{what} wants {job.gpus_min} GPUs; the cluster has {topology.gpus}. "
-                "Leave it out, or take a larger cluster"
-            )
-        if job.iterations < 1 or not (job.profile.compute_s > 0 and isfinite(job.submit_s)):
-            raise InputError(f"{what} has no work, or no time of submission")
-
-
 def _name(state: JobState) -> str:
     return f"job {state.id} ({state.job.name})"
 
 
-__all__ = ["Simulation", "check_jobs", "simulate"]
+__all__ = ["Simulation", "simulate"]
