@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import chain
@@ -9,9 +10,11 @@ from math import ceil, inf
 
 from nimble._cluster import Fleet
 from nimble.cluster.fit import Choice, tightest
+from nimble.cluster.holders import Holders
 from nimble.cluster.job import Job
+from nimble.cluster.keeper import Keeper
 from nimble.cluster.network import Collective, Cost, cost
-from nimble.cluster.policy import Action, Kind, Reason
+from nimble.cluster.policy import Action, Kind, Memory, Reason
 from nimble.cluster.profile import Profile
 from nimble.cluster.rules import Rules
 from nimble.cluster.state import JobState
@@ -31,18 +34,26 @@ class View:
         fleet: Fleet,
         *,
         rules: Rules,
+        keeper: Keeper | None = None,
         collective: Collective = Collective.RING,
         lease_s: float = inf,
         tick_s: float = 0.0,
     ) -> None:
         self.topology = topology
         self.rules = rules
+        self.keeper = keeper
         self.collective = collective
         self.now = 0.0
         self.waiting = Waiting()
         self.running: dict[int, JobState] = {}
         # Both, until they finish; those that have not arrived are not to be seen.
         self.jobs: dict[int, JobState] = {}
+        # Jobs that have ended just now.
+        self.ended: list[JobState] = []
+        # What the policy remembers, for its `rank`.
+        self.memory: Memory = {}
+        # Running jobs in the order of the policy's `hold`; empty without it.
+        self.holders = Holders()
         self.lease_s = lease_s
         self.tick_s = tick_s
         self._fleet = fleet
@@ -105,6 +116,17 @@ class View:
         """Iterations at gpus_max per second on `placement`, alone."""
         gpus = sum(count for _, count in placement)
         return gpus / job.gpus_max / self.cost(job, placement).iteration_s
+
+    def probe(self, job: Job, placement: Placement) -> float:
+        """The share of its speed alone that it would have there beside the jobs that run now."""
+        found = self.cost(job, placement)
+        if not found.traffic:
+            return 1.0
+        return self._fleet.probe(job.profile.bytes / found.iteration_s, found.traffic)
+
+    def flows_on(self, link: int) -> int:
+        """How many running jobs send over a link."""
+        return self._fleet.flows_on(link)
 
     def ideal_s(self, job: Job) -> float:
         """Its time alone at the tightest feasible placement of gpus_max GPUs."""
@@ -195,7 +217,16 @@ class Draft:
     itself: the simulator checks every one again.
     """
 
-    __slots__ = ("_actions", "_fleet", "_journal", "_released", "_view", "taken")
+    __slots__ = (
+        "_actions",
+        "_fleet",
+        "_journal",
+        "_keeper",
+        "_released",
+        "_spoken",
+        "_view",
+        "taken",
+    )
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -203,6 +234,9 @@ class Draft:
         self._journal: list[tuple[bool, Sequence[JobState], Placement]] = []
         self._actions: list[Action] = []
         self._released: dict[int, tuple[JobState, Reason]] = {}
+        self._keeper = view.keeper
+        # GPUs that tenants would hold more than they do now, by this draft.
+        self._spoken: Counter[str] = Counter()
         # Ids of the jobs that this draft has started.
         self.taken: set[int] = set()
 
@@ -229,7 +263,13 @@ class Draft:
         `gpus`: other than its demand, for elastic jobs. Rules hold: a tenant at its quota, or GPUs
         reserved for others, give None.
         """
-        return self._fleet.fit(state.job.gpus_min if gpus is None else gpus, tier, choice)
+        want = state.job.gpus_min if gpus is None else gpus
+        keeper = self._keeper
+        if keeper is None:
+            return self._fleet.fit(want, tier, choice)
+        if want > self._room(state):
+            return None
+        return self._fleet.fit(want, tier, choice, keeper.allowed(state.job))
 
     def tightest(self, state: JobState, gpus: int | None = None) -> Placement | None:
         """GPUs for `state` in the lowest tier that has them free now."""
@@ -247,10 +287,36 @@ class Draft:
         """Whether all of these GPUs are free."""
         return all(self._fleet.free_in(machine) >= gpus for machine, gpus in placement)
 
+    def permits(self, state: JobState, placement: Placement) -> bool:
+        """Whether all of these GPUs are free, and the rules let it have them."""
+        if not self.available(placement):
+            return False
+        keeper = self._keeper
+        return keeper is None or (
+            sum(gpus for _, gpus in placement) <= self._room(state)
+            and keeper.may_use(state.job, placement)
+        )
+
+    def allows(self, state: JobState) -> bool:
+        """Whether the rules would let it start if enough GPUs were free."""
+        keeper = self._keeper
+        return keeper is None or (
+            state.demand <= self._room(state) and keeper.could_start(state.job)
+        )
+
+    def _room(self, state: JobState) -> float:
+        assert self._keeper is not None
+        return self._keeper.room(state.job, self._spoken[state.job.tenant])
+
+    def _speak(self, state: JobState, placement: Placement, sign: int) -> None:
+        if self._keeper is not None:
+            self._spoken[state.job.tenant] += sign * sum(gpus for _, gpus in placement)
+
     def start(self, state: JobState, placement: Placement, reason: Reason) -> None:
         """Start a waiting job, or put one that was released on `placement` (maybe its own)."""
         self._fleet.take(placement)
         self._journal.append((True, (state,), placement))
+        self._speak(state, placement, 1)
         released = self._released.pop(state.id, None)
         if released is None:
             self._actions.append(Action(Kind.START, state.id, placement, reason))
@@ -271,6 +337,11 @@ class Draft:
         self._journal.append((False, states, placement))
         for state in states:
             self._released[state.id] = (state, reason)
+            self._speak(state, state.placement, -1)
+
+    def is_released(self, state: JobState) -> bool:
+        """Whether this draft took its GPUs back and has not started it again."""
+        return state.id in self._released
 
     def mark(self) -> int:
         """Where the draft stands, for `back_to`."""
@@ -283,6 +354,7 @@ class Draft:
                 raise ValueError(f"job {states[0].id} was started since: it cannot be undone")
             self._fleet.take(placement, True)
             for state in states:
+                self._speak(state, state.placement, 1)
                 del self._released[state.id]
         del self._journal[mark:]
 

@@ -44,8 +44,6 @@ class Dally:
     `rack` and `network`: fixed timers in leases, instead of tuned ones; 0 and 0 never wait.
     """
 
-    name = "dally"
-
     def __init__(
         self,
         lease_s: float = 600.0,
@@ -53,7 +51,9 @@ class Dally:
         rack: float | None = None,
         network: float | None = None,
         tick_s: float | None = None,
+        name: str = "dally",
     ) -> None:
+        self.name = name
         self.lease_s = lease_s
         self.history = history
         self.fixed = (0.0, rack, network)
@@ -179,7 +179,7 @@ class Dally:
             if closer is not None:
                 draft.start(state, closer, LEASE_BETTER)
                 return
-        if draft.available(state.placement):
+        if draft.permits(state, state.placement):
             draft.start(state, state.placement, LEASE_BETTER)
             return
         elsewhere = draft.fit(state, tightest, state.gpus)
