@@ -47,3 +47,22 @@ class InputError(NimbleError, ValueError):
 
 class ArtifactError(NimbleError):
     """A saved engine cannot be loaded."""
+
+
+class TraceError(NimbleError):
+    """A trace, profile or topology file cannot be read."""
+
+
+class PolicyError(NimbleError):
+    """A policy raised, asked for what cannot be done, or left jobs waiting for ever.
+
+    `result` holds what had happened up to there.
+    """
+
+    def __init__(self, message: str, result: object = None) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class InvariantError(NimbleError):
+    """The simulator broke one of its own rules (Options.invariants)."""

@@ -1,0 +1,1 @@
+"""Published measurements of training steps, and what is fitted to them."""

@@ -1,0 +1,117 @@
+"""What a trace says of each job, and the jobs made of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from nimble.cluster.jobs import Jobs
+from nimble.cluster.mixes import DALLY_MODELS
+from nimble.cluster.profile import Profile
+from nimble.cluster.traces.report import TraceReport
+from nimble.cluster.work import SoloIteration, iterations_for, solo_by_job
+from nimble.errors import InputError
+
+
+class Entry(NamedTuple):
+    """One job of a trace. Of `duration_s` and `iterations` one is 0: not known."""
+
+    submit_s: float
+    gpus: int
+    duration_s: float = 0.0
+    iterations: int = 0
+    model: str = ""
+    tenant: str = ""
+    name: str = ""
+    gpus_min: int = 0
+    """0: as many as `gpus`."""
+    priority: int = 0
+    row: str = ""
+    """The text that a model is drawn by, where the trace names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Entries in the order of the file."""
+
+    format: str
+    entries: Sequence[Entry]
+    report: TraceReport
+
+    def jobs(
+        self,
+        solo_iteration_s: SoloIteration,
+        profiles: Mapping[str, Profile],
+        *,
+        models: Sequence[tuple[str, float]] = DALLY_MODELS,
+        seed: int = 0,
+        checkpoint_s: float = 0.0,
+        restart_s: float = 0.0,
+    ) -> Jobs:
+        """Jobs by submission time, the first at 0.
+
+        Where the trace names no model, one of `models` is drawn, by weight, by a hash of the row's
+        text and the seed: the same in every process, and whatever rows stand around it. A recorded
+        duration counts as the time at the tightest placement, alone.
+        """
+        drawn = _Draw(models, seed)
+        names = [entry.model or drawn(entry.row) for entry in self.entries]
+        kinds = list(dict.fromkeys(names))
+        if missing := [kind for kind in kinds if kind not in profiles]:
+            raise InputError(
+                f"{self.report.path}: no profile for {', '.join(sorted(missing)[:8])}; "
+                f"known: {', '.join(sorted(profiles)[:40])}. Give a file of profiles"
+            )
+        order = np.argsort([entry.submit_s for entry in self.entries], kind="stable")
+        entries = [self.entries[place] for place in order]
+        place_of = {kind: place for place, kind in enumerate(kinds)}
+        model = np.array([place_of[names[place]] for place in order], np.int16)
+        submit = np.array([entry.submit_s for entry in entries], np.float64)
+        gpus = np.array([entry.gpus for entry in entries], np.int32)
+        least = np.array([entry.gpus_min for entry in entries], np.int32)
+        duration = np.array([entry.duration_s for entry in entries])
+        used = tuple(profiles[kind] for kind in kinds)
+        solo = solo_by_job(used, model, gpus, solo_iteration_s)
+        recorded = np.array([entry.iterations for entry in entries], np.int64)
+        tenants = tuple(dict.fromkeys(entry.tenant for entry in entries)) or ("",)
+        owner = {tenant: place for place, tenant in enumerate(tenants)}
+        return Jobs(
+            submit_s=submit - (submit[0] if len(submit) else 0.0),
+            gpus_min=np.where(least > 0, least, gpus).astype(np.int32),
+            gpus_max=gpus,
+            iterations=np.where(recorded > 0, recorded, iterations_for(duration, solo)),
+            model=model,
+            profiles=used,
+            tenant=np.array([owner[entry.tenant] for entry in entries], np.int32),
+            tenants=tenants,
+            priority=np.array([entry.priority for entry in entries], np.int32),
+            names=[entry.name or f"job{place}" for place, entry in enumerate(entries)],
+            checkpoint_s=checkpoint_s,
+            restart_s=restart_s,
+        )
+
+
+class _Draw:
+    """One of `models` for a text, by weight."""
+
+    def __init__(self, models: Sequence[tuple[str, float]], seed: int) -> None:
+        weights = np.array([weight for _, weight in models], float)
+        if not len(weights) or not np.all(weights >= 0) or not weights.sum() > 0:
+            raise InputError(f"models {models}: expected pairs of a name and a weight from 0 up")
+        self._names = [name for name, _ in models]
+        self._bounds: list[float] = (np.cumsum(weights) / weights.sum()).tolist()
+        self._bounds[-1] = 1.0
+        self._start = hashlib.blake2b(f"nimble models {seed}\n".encode(), digest_size=8)
+
+    def __call__(self, text: str) -> str:
+        state = self._start.copy()
+        state.update(text.encode())
+        share = int.from_bytes(state.digest(), "big") / 2**64
+        for name, bound in zip(self._names, self._bounds, strict=True):
+            if share < bound:
+                return name
+        return self._names[-1]
