@@ -7,6 +7,8 @@ import sys
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from shared_data import shared
 
 from nimble.cluster.mixes import DALLY_MODELS
@@ -282,3 +284,35 @@ def test_all_of_philly():
     jobs = trace.jobs(alone_on(parse("16x16x8")), bundled())
     assert np.mean(jobs.gpus_max > 1) == pytest.approx(0.068, abs=0.001)
     assert len(jobs.tenants) == 15
+
+
+ROWS = st.lists(
+    st.lists(
+        st.one_of(
+            st.sampled_from(["0", "1", "4.0", "-1", "nan", "inf", "1e400", "", "x", "2017-01-01"]),
+            st.text(st.characters(codec="ascii", exclude_characters="\r\n\0"), max_size=6),
+        ),
+        min_size=1,
+        max_size=12,
+    ).map(",".join),
+    max_size=12,
+)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(kind=st.sampled_from(["philly", "helios", "pai", "plain"]), rows=ROWS, good=st.booleans())
+def test_whatever_is_in_a_file_every_row_is_accounted_for(tmp_path, kind, rows, good):
+    files = {"philly": PHILLY, "helios": HELIOS, "pai": PAI, "plain": PLAIN}
+    head, *real = files[kind].splitlines()
+    text = "\n".join([head, *(real * 5 if good else []), *rows])
+    try:
+        trace = read_trace(written(tmp_path, text), kind)
+    except InputError as error:
+        assert "trace.csv" in str(error)
+        return
+    report = trace.report
+    kept = report.rows - len(report.bad) - sum(report.skipped.values())
+    assert kept == report.jobs if kind != "pai" else kept >= report.jobs > 0
+    named = {entry.model: bundled()["resnet50"] for entry in trace.entries}
+    jobs = trace.jobs(seconds, {**bundled(), **named})
+    assert len(jobs) == report.jobs
