@@ -24,6 +24,7 @@ from nimble.bench.command import run_bench
 from nimble.bench.contestants import KNOWN, NIMBLE, TRAINERS
 from nimble.bench.training import OPTIMIZERS, named
 from nimble.cli.check import Row, check
+from nimble.cli.cluster import cluster_app
 from nimble.cli.demo import demo as run_demo
 from nimble.errors import InputError, NimbleError
 from nimble.observe.timeline import check_path
@@ -34,6 +35,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.add_typer(cluster_app, name="cluster")
 # A file or a pipe has no width; a table cut off at 80 columns cannot be read.
 _out = Console(width=None if sys.stdout.isatty() else 160)
 _err = Console(stderr=True)
