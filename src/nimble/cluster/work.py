@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nimble.cluster.fit import tightest
+from nimble.cluster.network import Collective, cost
 from nimble.cluster.profile import Profile
+from nimble.cluster.topology import Topology
 from nimble.errors import InputError
 
 SoloIteration = Callable[[Profile, int], float]
@@ -42,3 +46,19 @@ def iterations_for(
 ) -> NDArray[np.int64]:
     """The whole number of iterations nearest to a duration, at least one."""
     return np.maximum(np.rint(duration_s / solo_s), 1).astype(np.int64)
+
+
+def alone_on(topology: Topology, collective: Collective = Collective.RING) -> SoloIteration:
+    """One iteration at the tightest placement of an empty cluster, by the network model."""
+
+    @cache
+    def iteration_s(profile: Profile, gpus: int) -> float:
+        placement = tightest(topology, gpus)
+        if placement is None:
+            raise InputError(
+                f"a job asks for {gpus} GPUs, and the cluster has {topology.gpus}; "
+                "give a larger cluster, or the largest number of GPUs that a job may ask for"
+            )
+        return cost(topology, profile, placement, collective).iteration_s
+
+    return iteration_s

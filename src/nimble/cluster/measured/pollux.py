@@ -34,6 +34,8 @@ class Steps:
     gpus: NDArray[np.float64]
     crowd: NDArray[np.float64]
     """GPUs in the fullest machine."""
+    batch: NDArray[np.float64]
+    """Of each GPU."""
     compute_s: NDArray[np.float64]
     """The step of the same local batch on one GPU."""
     step_s: NDArray[np.float64]
@@ -76,7 +78,7 @@ def _read(folder: Path, model: str) -> Steps:
     machines_, gpus_, crowd, batch_, step_, sync_ = found.T
     compute = np.interp(batch_, batches, [alone[batch] for batch in batches])
     return Steps(
-        model, 4 * PARAMETERS[model], machines_, gpus_, crowd, compute, step_, sync_
+        model, 4 * PARAMETERS[model], machines_, gpus_, crowd, batch_, compute, step_, sync_
     )
 
 

@@ -1,6 +1,6 @@
 """How long a step takes across machines: a model with few parameters, the same for every network.
 
-Communication is a ring over the machines, as in the simulator; a share of computing hides it. The
+Communication is a ring over the GPUs, as in the simulator; a share of computing hides it. The
 simulator's three parameters are bandwidth, latency and overlap. Four more are what measurements on
 virtual machines show beyond it.
 """
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
+from nimble.cluster.buckets import FULL
 from nimble.cluster.measured.pollux import Steps
 
 Column = NDArray[np.float64]
@@ -26,7 +28,7 @@ class Fabric:
     bandwidth: float
     """Bytes a second into and out of a machine."""
     latency_s: float
-    """Of one doubling of the number of GPUs."""
+    """Of one message of the ring; it goes around twice for every bucket."""
     overlap: float
     """The share of computing during which communication runs."""
     crowding: float = 0.0
@@ -39,20 +41,20 @@ class Fabric:
     """Communication takes so many times as long between just two machines."""
 
 
-_LOWEST = Fabric(1e7, 1e-6, 0.0, 0.0, 0.0, -0.5, 1.0)
-_HIGHEST = Fabric(1e11, 5e-3, 1.0, 0.3, 1.0, 0.5, 4.0)
-_START = Fabric(7e8, 2e-4, 0.4, 0.05, 0.2, 0.05, 1.5)
+_LOWEST = Fabric(1e7, 1e-7, 0.0, 0.0, 0.0, -0.5, 1.0)
+_HIGHEST = Fabric(1e11, 1e-3, 1.0, 0.3, 1.0, 0.5, 4.0)
+_START = Fabric(7e8, 2e-5, 0.4, 0.05, 0.2, 0.05, 1.5)
 SIMULATED = 3
 """The first so many parameters are those of the simulator."""
 
 
 def step_times(fabric: Fabric, steps: Steps) -> tuple[Column, Column]:
     """Predicted step times, and how much of each is communication that nothing hides."""
-    ring = 2 * (steps.machines - 1) / steps.machines
+    around = 2 * (steps.gpus - 1)
     slower = steps.crowd**fabric.sharing * steps.machines**fabric.spread
     slower = slower * np.where(steps.machines == 2, fabric.pair, 1.0)
-    communication = steps.bytes / fabric.bandwidth * ring * slower
-    communication = communication + fabric.latency_s * np.log2(steps.gpus)
+    communication = steps.bytes / fabric.bandwidth * around / steps.gpus * slower
+    communication = communication + fabric.latency_s * around * ceil(steps.bytes / FULL)
     compute = steps.compute_s * (1 + fabric.crowding * (steps.crowd - 1))
     exposed = np.maximum(communication - fabric.overlap * compute, 0.0)
     return compute + exposed, exposed
