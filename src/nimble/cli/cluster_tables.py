@@ -47,7 +47,7 @@ REST: tuple[tuple[str, Shown], ...] = (
     ("busy", _percent("utilisation")),
     ("worst\nx alone", _number("max_finish_ratio")),
     ("p95\nx alone", _number("p95_finish_ratio")),
-    ("Jain", _number("jain_tenants")),
+    ("Jain", lambda m: "-" if m["jain_tenants"] is None else f"{m['jain_tenants']:.3f}"),
 )
 
 

@@ -68,7 +68,7 @@ def run(setup: Setup, label: str = "", *, keep: bool = False, rates: bool = Fals
     topology, jobs, notes = workload(replace(setup, policy="", lease=None))
     options = options_of(setup, topology, jobs)
     options = replace(options, record_rates=rates)
-    made = list(jobs)
+    made = jobs
     start = time.perf_counter()
     error = ""
     try:

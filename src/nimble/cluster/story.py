@@ -34,13 +34,13 @@ def _sentence(
     because = f": {why}" if why else ""
     if event.what is What.SUBMIT:
         alone = duration(float(result.ideal_s[place]))
-        return f"{job.name} ({job.profile.name}) wants {job.gpus_min} GPUs; alone it takes {alone}"
+        return f"{job.name} ({job.profile.name}) wants {_gpus(job.gpus_min)}; alone it takes {alone}"
     if event.what is What.FINISH:
         ratio = result.jct_s[place] / result.ideal_s[place]
         return f"finished after {duration(float(result.jct_s[place]))}, {ratio:.2f} x its time alone"
     if event.placement:
         names = result.topology.names
-        shown = [f"{gpus} of {names[machine]}" for machine, gpus in event.placement[:4]]
+        shown = [f"{_gpus(gpus)} of {names[machine]}" for machine, gpus in event.placement[:4]]
         more = len(event.placement) - len(shown)
         where = ", ".join(shown) + (f" and {more} more machines" if more else "")
         tier = result.topology.tiers[result.topology.tier(event.placement)].name
@@ -49,6 +49,10 @@ def _sentence(
         )
         return f"{verb} {where} ({tier}){because}"
     return f"{'preempted' if event.what is What.STOP else 'stopped'}{because}"
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU" if count == 1 else f"{count} GPUs"
 
 
 def duration(seconds: float) -> str:

@@ -45,6 +45,7 @@ function clock(s) {
   return day ? `day ${day}, ${text}` : text;
 }
 
+const shortClock = (s) => clock(s).replace(/^day (\d+), (\d+:\d+).*/, '$1d $2');
 const percent = (x, digits = 1) => (x === null || !isFinite(x) ? '–' : `${(100 * x).toFixed(digits)} %`);
 const count = (n) => (n === null || !isFinite(n) ? '–' : Math.round(n).toLocaleString('en'));
 

@@ -38,7 +38,9 @@ def contents(run: Run, packed: Packed, every: int) -> dict[str, Any]:
     """Ready for `json`; arrays go into `packed`. Of the jobs, each `every`-th is listed."""
     result = run.result
     held, waits = spans(result.record)
-    end = max(result.end_s, 1e-9)
+    # Machines may still fail when the last job has ended: nobody wants to look at that.
+    last = np.nanmax(result.finish_s) if result.complete and len(result.jobs) else result.end_s
+    end = max(float(last), 1e-9)
     # Whole ticks: enough of them that no one sees one, few enough that they deflate well.
     tick = 10.0 ** ceil(log10(end / 2**28))
     found = loads(result, held, run.collective, np.linspace(0.0, end, LINK_BINS + 1))
@@ -186,7 +188,8 @@ def _outages(result: Result, end: float) -> list[tuple[int, float, float]]:
             down[machine] = at
         elif machine in down:
             found.append((machine, down.pop(machine), at))
-    return found + [(machine, at, end) for machine, at in down.items()]
+    found += [(machine, at, end) for machine, at in down.items()]
+    return [(machine, at, min(until, end)) for machine, at, until in found if at < end]
 
 
 def _by_id(result: Result, values: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

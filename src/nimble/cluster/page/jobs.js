@@ -2,7 +2,7 @@
 const HIGH = 27;
 const COLUMNS = [
   ['job', (d, j) => d.jobs.id[j], (v) => v], ['name', null, null], ['model', (d, j) => d.jobs.model[j], null],
-  ['GPUs', (d, j) => d.jobs.gpus[j], (v) => v], ['submitted', (d, j) => d.job.submit[j], clock],
+  ['GPUs', (d, j) => d.jobs.gpus[j], (v) => v], ['submitted', (d, j) => d.job.submit[j], shortClock],
   ['waited', (d, j) => d.job.wait[j], duration], ['ran', (d, j) => d.job.held[j], duration],
   ['completion', (d, j) => d.job.jct[j], duration], ['× alone', (d, j) => d.job.slow[j], (v) => (isFinite(v) ? v.toFixed(2) : '–')],
   ['stops', (d, j) => d.job.stops[j], (v) => v]];
@@ -56,7 +56,7 @@ function showRows(d) {
 
 function where(d, row) {
   const low = d.part[row], high = d.part[row + 1];
-  const one = (k) => `${d.rows.gpus[k]} of ${machineName(d, d.rows.machine[k])}`;
+  const one = (k) => `${d.rows.gpus[k]} GPU${d.rows.gpus[k] > 1 ? 's' : ''} of ${machineName(d, d.rows.machine[k])}`;
   const shown = [];
   for (let k = low; k < Math.min(high, low + 6); k++) shown.push(one(k));
   return shown.join(', ') + (high - low > 6 ? ` and ${high - low - 6} more machines` : '');
@@ -71,12 +71,12 @@ function reason(d, row) {
 function sentence(d, j, row) {
   const what = d.rows.what[row], why = reason(d, row), before = row > d.first[j] ? d.at[row] - d.at[row - 1] : 0;
   const lasted = d.until[row] - d.at[row], tier = d.bars.tiers[row], pace = d.rows.pace[row] / 200;
-  const ran = what !== FINISH && d.rows.parts[row] ? ` Held them for ${duration(lasted)}${pace && pace < 0.99 ? `, at ${percent(pace, 0)} of the speed it would have had with its links to itself` : ''}.` : '';
+  const ran = what !== FINISH && d.rows.parts[row] ? ` Ran there for ${duration(lasted)}${pace && pace < 0.99 ? `, at ${percent(pace, 0)} of the speed it would have had with its links to itself` : ''}.` : '';
   const place = d.rows.parts[row] ? `${where(d, row)} (${tier ? 'over the ' + d.topology.tiers[tier] : 'inside a machine'})` : '';
   const because = why ? `: ${why}` : '';
   const texts = {
     [SUBMIT]: () => `Submitted; wants ${d.jobs.gpus[j]} GPU${d.jobs.gpus[j] > 1 ? 's' : ''}. Alone at the tightest placement it would take ${duration(d.jobs.ideal[j])}.`,
-    [START]: () => `${row === d.first[j] + 1 ? 'Started' : 'Went on'} ${before > 0 ? `after waiting ${duration(before)}` : 'at once'}, on ${place}${because}.${ran}`,
+    [START]: () => `${row === d.first[j] + 1 ? 'Started' : 'Went on'} ${before > 0 ? `after waiting ${duration(before)},` : 'at once'} on ${place}${because}.${ran}`,
     [STOP]: () => `Preempted${because}.`,
     [MOVE]: () => `Moved to ${place}${because}.${ran}`,
     [RESIZE]: () => `Resized to ${place}${because}.${ran}`,

@@ -1,5 +1,5 @@
 // Links and their load: a row a link, a column a stretch of time, hotter where fuller.
-const HEAT = [[0, '--idle'], [0.02, '#bcd9d0'], [0.3, '#7fb8a4'], [0.6, '#e7c65c'], [0.85, '#e0843c'], [1, '#c8384a']];
+const HEAT = [[0, '--idle'], [0.01, '--little'], [0.35, '--some'], [0.6, '#e7c65c'], [0.85, '#e0843c'], [1, '#d63c4e']];
 
 function heat() {
   const colours = HEAT.map(([at, c]) => [at, rgb(c[0] === '-' ? css(c) : c)]);
@@ -22,23 +22,32 @@ function orderLinks(d, how) {
   return { order, mean };
 }
 
+// Painted once for each order and theme, then only stretched.
+function heatMap(d, how) {
+  const key = how + document.documentElement.dataset.theme;
+  if (d.heat && d.heat.key === key) return d.heat;
+  const { links } = d, bins = links.bins, n = links.names.length, colours = heat(), { order, mean } = orderLinks(d, how);
+  const image = new ImageData(bins, n), pixels = new Uint32Array(image.data.buffer);
+  order.forEach((k, y) => { for (let x = 0; x < bins; x++) pixels[y * bins + x] = colours[links.load[k * bins + x]]; });
+  const picture = new OffscreenCanvas(bins, n);
+  picture.getContext('2d').putImageData(image, 0, 0);
+  d.heat = { key, order, mean, picture };
+  return d.heat;
+}
+
 function drawLinks(d, how) {
   const { links } = d, n = links.names.length, bins = links.bins;
   $('links-box').style.height = `${n ? Math.max(70, Math.min(420, n * 15)) + 22 : 50}px`;
   const { pen, w, h } = prepared($('links')), bottom = h - 22;
   $('links-note').innerHTML = n
     ? `${count(n)} links that were used${links.left_out ? `, without the ${count(links.left_out)} least used` : ''}, each the uplink of a machine or rack. ` +
-      `Load: <span class="key"><i class="dot" style="background:#bcd9d0"></i>little</span><span class="key"><i class="dot" style="background:#e7c65c"></i>60 %</span><span class="key"><i class="dot" style="background:#c8384a"></i>full</span>`
+      `Load: <span class="key"><i class="dot" style="background:var(--some)"></i>a third</span><span class="key"><i class="dot" style="background:#e7c65c"></i>60 %</span><span class="key"><i class="dot" style="background:#d63c4e"></i>full</span>`
     : 'No job ever left its machine: no link was used.';
   if (!n) return;
-  const { order, mean } = orderLinks(d, how), colours = heat();
-  const image = new ImageData(bins, n), pixels = new Uint32Array(image.data.buffer);
-  order.forEach((k, y) => { for (let x = 0; x < bins; x++) pixels[y * bins + x] = colours[links.load[k * bins + x]]; });
-  const small = new OffscreenCanvas(bins, n);
-  small.getContext('2d').putImageData(image, 0, 0);
+  const { order, mean, picture } = heatMap(d, how);
   const from = time.low / d.run.end * bins, wide = (time.high - time.low) / d.run.end * bins;
   pen.imageSmoothingEnabled = false;
-  pen.drawImage(small, from, 0, wide, n, GUTTER, 0, w - GUTTER, bottom);
+  pen.drawImage(picture, from, 0, wide, n, GUTTER, 0, w - GUTTER, bottom);
   pen.save(); pen.beginPath(); pen.rect(0, bottom, w, 22); pen.clip(); drawTimeAxis(pen, w, h, bottom); pen.restore();
   pen.fillStyle = css('--soft'); pen.textAlign = 'right'; pen.textBaseline = 'middle';
   const high = bottom / n, step = Math.max(1, Math.ceil(11 / high));

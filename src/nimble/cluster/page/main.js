@@ -14,7 +14,7 @@ const shown = (measure, m) => (measure[1](m) === null ? '–' : measure[2](measu
 
 function cards(run) {
   const m = run.metrics, tiers = Object.entries(m.placements).map(([tier, n]) => `${tier} ${count(n)}`).join(', ');
-  const notes = { 'mean JCT': 'submission to end', median: 'of the same', queueing: 'mean per job, requeues too', communication: 'of the time with GPUs', busy: `of ${count(m.gpus)} GPUs, to the end`,
+  const notes = { 'mean JCT': 'submission to end', median: 'half of the jobs took longer', p95: 'one job in 20 took longer', p99: 'one job in 100 took longer', 'busy while jobs came': 'to the last submission', 'p95 × alone': 'completion over time alone', queueing: 'mean per job, requeues too', communication: 'of the time with GPUs', busy: `of ${count(m.gpus)} GPUs, to the end`,
     'peak queue': 'jobs waiting', preemptions: 'stops and moves', 'worst × alone': 'completion over time alone', fairness: "Jain's index by tenant", makespan: 'first submission to last end' };
   const some = MEASURES.map((measure) => `<div class="card"><span>${measure[0]}</span><b>${shown(measure, m)}</b><small>${notes[measure[0]] || ''}</small></div>`);
   some.push(`<div class="card"><span>time on shared links</span><b>${duration(m.shared_link_s)}</b><small>summed over links</small></div>`);
