@@ -26,6 +26,7 @@ from nimble.bench.training import OPTIMIZERS, named
 from nimble.cli.check import Row, check
 from nimble.cli.cluster import cluster_app
 from nimble.cli.demo import demo as run_demo
+from nimble.cli.profile import profile_command
 from nimble.errors import InputError, NimbleError
 from nimble.observe.timeline import check_path
 from nimble.targets import check_target, make
@@ -35,6 +36,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.command(name="profile")(profile_command)
 app.add_typer(cluster_app, name="cluster")
 # A file or a pipe has no width; a table cut off at 80 columns cannot be read.
 _out = Console(width=None if sys.stdout.isatty() else 160)

@@ -50,9 +50,7 @@ def offered_load(jobs: Jobs, cluster_gpus: int, solo_iteration_s: SoloIteration)
     return work / (span * cluster_gpus)
 
 
-def to_load(
-    jobs: Jobs, load: float, cluster_gpus: int, solo_iteration_s: SoloIteration
-) -> Jobs:
+def to_load(jobs: Jobs, load: float, cluster_gpus: int, solo_iteration_s: SoloIteration) -> Jobs:
     """The same jobs, coming so fast that they offer this load."""
     if not load > 0:
         raise InputError(f"load {load}: expected a number above 0")
@@ -62,7 +60,7 @@ def to_load(
 def measured(jobs: Jobs, warm_up: float = 0.0, cool_down: float = 0.0) -> range:
     """The ids of the jobs that count: those submitted neither in the first share `warm_up` of the
     time of all submissions nor in the last share `cool_down`. All jobs are run."""
-    if not (0 <= warm_up and 0 <= cool_down and warm_up + cool_down < 1):
+    if not (warm_up >= 0 and cool_down >= 0 and warm_up + cool_down < 1):
         raise InputError(f"warm-up {warm_up} and cool-down {cool_down}: expected shares below 1")
     first, last = float(jobs.submit_s[0]), float(jobs.submit_s[-1])
     span = last - first

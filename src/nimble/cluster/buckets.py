@@ -24,3 +24,9 @@ def bucketed(gradients: Iterable[int], full: int = FULL) -> tuple[int, ...]:
             buckets.append(held)
             held, limit = 0, full
     return (*buckets, held) if held else tuple(buckets)
+
+
+def evenly(total: int) -> tuple[int, ...]:
+    """Buckets of so many bytes in all, where the single gradients are not known."""
+    whole, rest = divmod(total, FULL)
+    return (*[FULL] * whole, rest) if rest else (FULL,) * whole

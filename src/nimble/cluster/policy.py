@@ -16,8 +16,9 @@ A policy is one class in one file:
 
 The simulator asks at every time at which something happened: jobs arrived, ended, lost a machine, a
 machine came back, or the `wake_at` of an earlier answer has come. It is the policy's last answer
-that counts: a `wake_at` replaces the one before. Then it carries out the actions in their order.
-The same object serves a live cluster, where time is real.
+that counts: a `wake_at` replaces the one before. Then it carries out the actions: first all that
+stop, move or resize let their GPUs go, then GPUs are taken in the order of the actions. The same
+object serves a live cluster, where time is real.
 
 Policies are pure: what they learn from one call to the next is in `memory`, a dict that `json` can
 write and read back (string keys; no infinities), which they may update in place; the view shows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -54,7 +55,7 @@ class Result:
 
     topology: Topology
     policy: str
-    jobs: tuple[Job, ...]
+    jobs: Sequence[Job]
     # False: stopped before the last job had ended (until_s, or a policy's error).
     complete: bool
     submit_s: Column

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop
-from math import inf, isfinite, nan
-from typing import Any
+from itertools import pairwise
+from math import inf, isfinite
 
-import numpy as np
-
-from nimble.cluster.fleet import Fleet
+from nimble._cluster import Fleet
+from nimble.cluster.columns import Columns
+from nimble.cluster.invariants import Ledger
 from nimble.cluster.job import Job
 from nimble.cluster.policy import Action, Kind, Memory, Policy
 from nimble.cluster.record import Record, What
@@ -49,10 +49,11 @@ class Simulation:
     ) -> None:
         check_jobs(topology, jobs)
         self.topology = topology
-        self.jobs = tuple(jobs)
+        self.jobs = jobs
         self.policy = policy
+        self.name = str(getattr(policy, "name", type(policy).__name__))
         self.options = options
-        self.fleet = Fleet(topology, options.contention)
+        self.fleet = fleet_of(topology, options)
         self.view = View(
             topology,
             self.fleet,
@@ -62,21 +63,24 @@ class Simulation:
             tick_s=getattr(policy, "tick_s", 0.0),
         )
         self.record = Record()
-        self.states: dict[int, JobState] = {}
+        self.columns = Columns(len(jobs))
         self.memory: Memory = policy.start() if hasattr(policy, "start") else {}
         self.placements = [0] * len(topology.tiers)
         self.peak_queue = 0
         self.events = 0
         self.decisions = 0
         self.now = 0.0
-        self.last: tuple[str, int] = ("start", -1)  # the event before a decision, for errors
-        self._arrivals = sorted(self.jobs, key=lambda job: (job.submit_s, job.id))
-        self._arrived = 0
+        self.ended: list[JobState] = []  # at this event
+        self.last: tuple[str, Job | None] = ("start", None)  # the event before a decision
+        self._arrivals = in_order(jobs)
+        self._next = next(self._arrivals, None)
         self._wake = inf
         self._idle = 0
         self._machines = [(o.until_s, 0, o.machine) for o in options.outages]
         self._machines += [(o.at_s, 1, o.machine) for o in options.outages]
         heapify(self._machines)
+        self._down = [0] * len(topology.machines)
+        self._ledger = Ledger(self) if options.invariants else None
 
     def run(self) -> Result:
         try:
@@ -88,31 +92,34 @@ class Simulation:
         return self.result()
 
     def _loop(self) -> None:
-        arrivals, fleet, view = self._arrivals, self.fleet, self.view
+        fleet, view = self.fleet, self.view
         while True:
-            ends = fleet.next()[0]
-            arrives = arrivals[self._arrived].submit_s if self._arrived < len(arrivals) else inf
-            broken = self._machines[0][0] if self._machines else inf
-            now = min(ends, arrives, broken, self._wake)
+            ends, job = fleet.next()
+            arrives = self._next[1].submit_s if self._next is not None else inf
+            breaks = self._machines[0][0] if self._machines else inf
+            now = min(ends, arrives, breaks, self._wake)
             if now > self.options.until_s:
                 return
             if now == inf:
                 break
             self.now = view.now = now
+            self.ended = []
             if self._wake <= now:
-                self.last = ("wake-up", -1)
+                self.last = ("wake-up", None)
                 self.events += 1
                 self._idle = 0 if view.running or arrives < inf else self._idle + 1
             while ends <= now:
-                self._finish(self.states[fleet.next()[1]])
-                ends = fleet.next()[0]
+                self._finish(view.running[job])
+                ends, job = fleet.next()
             while self._machines and self._machines[0][0] <= now:
                 self._machine(heappop(self._machines))
-            while self._arrived < len(arrivals) and arrivals[self._arrived].submit_s <= now:
-                self._arrive(arrivals[self._arrived])
-                self._arrived += 1
+            while self._next is not None and self._next[1].submit_s <= now:
+                self._arrive(*self._next)
+                self._next = next(self._arrivals, None)
             self._decide()
             self._settle()
+            if self._ledger is not None:
+                self._ledger.check()
         if view.waiting:
             state = next(iter(view.waiting))
             raise self._wrong(
@@ -121,10 +128,10 @@ class Simulation:
                 "are free. Start it, or give a wake_at"
             )
 
-    def _arrive(self, job: Job) -> None:
-        state = JobState(job, self.view.ideal_s(job))
-        self.states[job.id] = self.view.jobs[job.id] = state
-        self.last = ("arrival", job.id)
+    def _arrive(self, row: int, job: Job) -> None:
+        state = JobState(job, self.view.ideal_s(job), self.options.rules.group(job), row)
+        self.view.jobs[job.id] = state
+        self.last = ("arrival", job)
         self.events += 1
         self.record.add(self.now, What.SUBMIT, job.id, (), "submitted", ())
         self._wait(state)
@@ -135,27 +142,50 @@ class Simulation:
         except Exception as error:
             raise self._wrong(f"raised {error!r} in rank({_name(state)})") from error
         state.rank = (-state.job.priority, rank, state.id)
-        self.view.waiting.add(state, self.options.rules.group(state.job))
+        self.view.waiting.add(state)
 
     def _finish(self, state: JobState) -> None:
         self._leave(state)
         state.done = float(state.job.iterations)
         state.finished = True
         del self.view.jobs[state.id]
-        self.last = ("end", state.id)
+        self.columns.write(state, self.now)
+        self.ended.append(state)
+        self.last = ("end", state.job)
         self.events += 1
         self.record.add(self.now, What.FINISH, state.id, (), "finished", ())
 
     def _machine(self, event: tuple[float, int, int]) -> None:
         _, fails, machine = event
-        self.last = ("failure" if fails else "repair", -1)
-        raise InputError(f"outage of machine {machine}: not built yet")
+        name = self.topology.names[machine]
+        self.last = (f"{'failure' if fails else 'repair'} of {name}", None)
+        self.events += 1
+        self.record.add(self.now, What.DOWN if fails else What.UP, -1, (), "", (machine,))
+        # Outages of one machine may overlap: it is up when none is left.
+        self._down[machine] += 1 if fails else -1
+        self.fleet.set_open(machine, not self._down[machine])
+        if fails:
+            hit = [
+                s for s in self.view.running.values() if any(m == machine for m, _ in s.placement)
+            ]
+            for state in hit:
+                self._lose(state, machine)
 
-    def _leave(self, state: JobState) -> None:
+    def _lose(self, state: JobState, machine: int) -> None:
+        """A running job loses a machine: it goes back to its last checkpoint and waits."""
+        done = self.fleet.done(state.id, self.now)
+        self._leave(state, failed=True)
+        state.failures += 1
+        lost = done - state.done
+        state.iterations_s += lost * state.unit_s
+        self.record.add(self.now, What.FAIL, state.id, (), "machine_failed", (machine, lost))
+        self._wait(state)
+
+    def _leave(self, state: JobState, failed: bool = False) -> None:
         """A running job gives up its GPUs; its amounts are brought up to now."""
         now = self.now
         held_s = now - state.since
-        done = self.fleet.end(state.id, now)
+        done = self.fleet.fail(state.id, now) if failed else self.fleet.end(state.id, now)
         self.fleet.give(state.placement)
         del self.view.running[state.id]
         state.run_s += held_s
@@ -184,12 +214,14 @@ class Simulation:
         else:
             overhead_s = job.checkpoint_s + job.restart_s
             state.overhead_s += overhead_s
+        state.resumes_s = now + overhead_s
         self.placements[cost.tier] += 1
         self.view.running[state.id] = state
         self.view._leased(state)
         self.fleet.begin(
             state.id,
-            now + overhead_s,
+            now,
+            state.resumes_s,
             state.done,
             job.iterations,
             state.speed,
@@ -208,7 +240,11 @@ class Simulation:
             raise self._wrong(f"raised {error!r}") from error
         self.view.discard()
         for action in actions:
-            self._act(action)
+            if action.kind is not Kind.START:
+                self._give_up(action)
+        for action in actions:
+            if action.kind is not Kind.STOP:
+                self._take_up(action)
         if not wake_at > self.now:
             raise self._wrong(f"asked to be woken at {wake_at} s, which is not later than now")
         self._wake = wake_at
@@ -218,38 +254,49 @@ class Simulation:
         elif self._idle > IDLE_WAKES:
             self._wake = inf
 
-    def _act(self, action: Action) -> None:
+    def _give_up(self, action: Action) -> None:
+        """The first half of a decision: all that is stopped, moved or resized lets its GPUs go."""
+        kind, job, _, reason = action
+        state = self.view.running.get(job)
+        if state is None:
+            known = self.view.jobs.get(job)
+            raise self._wrong(
+                f"wants to {kind} job {job}, which is not in the cluster"
+                if known is None
+                else f"wants to {kind} {_name(known)}, which waits"
+            )
+        self._leave(state)
+        state.preemptions += 1
+        if kind is Kind.STOP:
+            self.events += 1
+            self.record.add(self.now, What.STOP, job, (), reason.code, reason.numbers)
+            self._wait(state)
+
+    def _take_up(self, action: Action) -> None:
+        """The second half: GPUs are taken, in the order of the actions."""
         kind, job, placement, reason = action
         state = self.view.jobs.get(job)
         if state is None:
             raise self._wrong(f"wants to {kind} job {job}, which is not in the cluster")
-        if (kind is Kind.START) == (state.gpus > 0):
-            doing = "runs" if state.gpus else "waits"
-            raise self._wrong(f"wants to {kind} {_name(state)}, which {doing}")
-        if kind is not Kind.STOP:
-            self._check_gang(kind, state, placement)
-        self.events += 1
-        self.record.add(self.now, _WHAT[kind], job, placement, reason.code, reason.numbers)
+        if state.gpus:
+            raise self._wrong(f"wants to {kind} {_name(state)}, which runs")
+        self._check_gang(state, placement)
         if kind is Kind.START:
-            self.view.waiting.remove(state, self.options.rules.group(state.job))
+            self.view.waiting.remove(state)
             state.waited_s += self.now - state.since
-        else:
-            self._leave(state)
-            state.preemptions += 1
-        if kind is Kind.STOP:
-            self._wait(state)
-            return
+        self.events += 1
         try:
             self._enter(state, placement)
         except ValueError as error:
             machine = int(str(error))
-            asked = dict(placement)[machine]
             raise self._wrong(
-                f"put {_name(state)} on {asked} GPUs of {self.topology.names[machine]}, where "
-                f"{self.fleet.free_in(machine)} are free: a GPU would be booked twice"
+                f"put {_name(state)} on {dict(placement)[machine]} GPUs of "
+                f"{self.topology.names[machine]}, where {self.fleet.free_in(machine)} are free: "
+                "a GPU would be booked twice"
             ) from None
+        self.record.add(self.now, _WHAT[kind], job, placement, reason.code, reason.numbers)
 
-    def _check_gang(self, kind: Kind, state: JobState, placement: Placement) -> None:
+    def _check_gang(self, state: JobState, placement: Placement) -> None:
         job = state.job
         gpus = sum(count for _, count in placement)
         if not job.gpus_min <= gpus <= job.gpus_max:
@@ -257,8 +304,6 @@ class Simulation:
             if job.gpus_max != job.gpus_min:
                 wanted += f" to {job.gpus_max}"
             raise self._wrong(f"gave {_name(state)} {gpus} GPUs; its gang is {wanted}")
-        if kind is Kind.MOVE and gpus != state.gpus:
-            raise self._wrong(f"moves {_name(state)} from {state.gpus} GPUs to {gpus}: a resize")
         machines = [machine for machine, _ in placement]
         if machines != sorted(set(machines)) or not (
             machines and machines[0] >= 0 and machines[-1] < len(self.topology.machines)
@@ -276,78 +321,71 @@ class Simulation:
 
     def _wrong(self, what: str) -> PolicyError:
         event, job = self.last
-        after = event if job < 0 else f"{event} of {_name(self.states[job])}"
-        name = getattr(self.policy, "name", type(self.policy).__name__)
-        return PolicyError(f"policy {name!r} at {self.now:.10g} s, after the {after}: it {what}")
+        after = event if job is None else f"{event} of job {job.id} ({job.name})"
+        return PolicyError(
+            f"policy {self.name!r} at {self.now:.10g} s, after the {after}: it {what}"
+        )
 
     def result(self) -> Result:
         """What has happened so far."""
         self.record.end_s = self.now
-        rows = [_row(job, self.states.get(job.id), self.now) for job in self.jobs]
-        columns = np.array(rows, dtype=np.float64).reshape(len(rows), len(_COLUMNS)).T
-        named: dict[str, Any] = dict(zip(_COLUMNS, columns, strict=True))
-        named["preemptions"] = named["preemptions"].astype(np.int64)
+        for state in self.view.jobs.values():
+            self.columns.write(state, self.now)
         return Result(
             topology=self.topology,
-            policy=getattr(self.policy, "name", type(self.policy).__name__),
+            policy=self.name,
             jobs=self.jobs,
-            complete=len(self.states) == len(self.jobs) and not self.view.jobs,
+            complete=self._next is None and not self.view.jobs,
+            **self.columns.named(self.jobs),
             end_s=self.now,
             placements=tuple(self.placements),
             peak_queue=self.peak_queue,
-            shared_link_s=self.fleet.shared_link_s,
-            contended_s=0.0,
+            shared_link_s=self.fleet.shared_link_s(self.now),
+            contended_s=self.fleet.slowed_s(self.now),
             events=self.events,
             decisions=self.decisions,
             record=self.record,
             memory=self.memory,
-            **named,
         )
 
 
-_COLUMNS = (
-    "submit_s", "first_start_s", "finish_s", "ideal_s", "waited_s", "run_s", "compute_s",
-    "overhead_s", "gpu_s", "preemptions",
-)  # fmt: skip
-
-
-def _row(job: Job, state: JobState | None, now: float) -> tuple[float, ...]:
-    if state is None:
-        return (job.submit_s, nan, nan, nan, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    on = 0.0 if state.finished else now - state.since
-    running = state.gpus > 0
-    return (
-        job.submit_s,
-        state.first_start_s if state.first_start_s >= 0 else nan,
-        state.since if state.finished else nan,
-        state.ideal_s,
-        state.waited_s + (0.0 if running else on),
-        state.run_s + (on if running else 0.0),
-        state.iterations_s,
-        state.overhead_s,
-        state.attained_gpu_s + on * state.gpus,
-        float(state.preemptions),
+def fleet_of(topology: Topology, options: Options) -> Fleet:
+    """An empty fleet."""
+    return Fleet(
+        [machine.gpus for machine in topology.machines],
+        list(topology.parent),
+        list(topology.capacity),
+        options.contention,
+        options.checkpoint_every_s,
     )
+
+
+def in_order(jobs: Sequence[Job]) -> Iterator[tuple[int, Job]]:
+    """(place, job) by submission, then id. Jobs in order already are read one at a time."""
+    rows = [(job.submit_s, job.id) for job in jobs]
+    if all(before <= after for before, after in pairwise(rows)):
+        return enumerate(jobs)
+    order = sorted(range(len(rows)), key=rows.__getitem__)
+    return ((place, jobs[place]) for place in order)
 
 
 def check_jobs(topology: Topology, jobs: Sequence[Job]) -> None:
     """Raises InputError if two jobs share an id or one can never run."""
-    ids = set()
+    ids: set[int] = set()
     for job in jobs:
-        if job.id in ids:
-            raise InputError(f"two jobs have the id {job.id}")
+        what = f"job {job.id} ({job.name})"
+        if job.id in ids or job.id < 0:
+            raise InputError(f"{what}: ids are distinct and not negative")
         ids.add(job.id)
         if not 1 <= job.gpus_min <= job.gpus_max:
-            raise InputError(
-                f"job {job.id} ({job.name}) wants {job.gpus_min} to {job.gpus_max} GPUs"
-            )
+            raise InputError(f"{what} wants {job.gpus_min} to {job.gpus_max} GPUs")
         if job.gpus_min > topology.gpus:
             raise InputError(
-                f"job {job.id} ({job.name}) wants {job.gpus_min} GPUs; the cluster has "
-                f"{topology.gpus}. Leave it out, or take a larger cluster"
+                f"{what} wants {job.gpus_min} GPUs; the cluster has {topology.gpus}. "
+                "Leave it out, or take a larger cluster"
             )
         if job.iterations < 1 or not (job.profile.compute_s > 0 and isfinite(job.submit_s)):
-            raise InputError(f"job {job.id} ({job.name}) has no work, or no time of submission")
+            raise InputError(f"{what} has no work, or no time of submission")
 
 
 def _name(state: JobState) -> str:

@@ -16,9 +16,11 @@ class JobState:
     __slots__ = (
         "attained_gpu_s",
         "done",
+        "failures",
         "finished",
         "first_start_s",
         "gpus",
+        "group",
         "id",
         "ideal_s",
         "iterations_s",
@@ -27,6 +29,8 @@ class JobState:
         "placement",
         "preemptions",
         "rank",
+        "resumes_s",
+        "row",
         "run_s",
         "since",
         "speed",
@@ -35,8 +39,10 @@ class JobState:
         "waited_s",
     )
 
-    def __init__(self, job: Job, ideal_s: float) -> None:
+    def __init__(self, job: Job, ideal_s: float, group: str = "", row: int = 0) -> None:
         self.job = job
+        self.group = group  # Rules.group of the job
+        self.row = row  # its place in the columns of the result
         self.id = job.id
         # Its time from start to end alone at the tightest feasible placement, with gpus_max.
         self.ideal_s = ideal_s
@@ -54,6 +60,8 @@ class JobState:
         self.iterations_s = 0.0  # of run_s, computing (the rest is exposed communication)
         self.first_start_s = -1.0  # -1: never started
         self.preemptions = 0
+        self.failures = 0  # times it lost a machine
+        self.resumes_s = 0.0  # when it makes progress again, after checkpoint and restart
         self.speed = 0.0  # iterations at gpus_max per second on its placement, alone
         self.unit_s = 0.0  # computing per iteration at gpus_max, on its placement
         self.finished = False

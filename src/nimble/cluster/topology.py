@@ -9,6 +9,7 @@ of a domain are numbered without a gap.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -133,7 +134,8 @@ class Topology:
 
     def tightest(self, gpus: int) -> int | None:
         """The lowest tier with a domain of at least `gpus` GPUs; None if the cluster has fewer."""
-        return next((t for t, most in enumerate(self.largest) if most >= gpus), None)
+        tier = bisect_left(self.largest, gpus)
+        return tier if tier < len(self.largest) else None
 
 
 def grid(

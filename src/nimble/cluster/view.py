@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
-from math import ceil, floor, inf
+from heapq import heapify, heappop, heappush, heapreplace
+from math import ceil, inf
 
+from nimble._cluster import Fleet
 from nimble.cluster.fit import Choice, tightest
-from nimble.cluster.fleet import Fleet
 from nimble.cluster.job import Job
 from nimble.cluster.network import Collective, Cost, cost
 from nimble.cluster.policy import Action, Kind, Reason
@@ -118,23 +118,30 @@ class View:
         return iteration_s * job.iterations
 
     def expired(self) -> list[JobState]:
-        """Running jobs whose lease ends now: `lease_s` after they began to run, or a multiple.
+        """Running jobs whose lease ends now: `lease_s` after they began to run, and so on.
 
-        Ends are rounded up to a multiple of `tick_s`. A lease that ended while nobody asked has
-        been renewed: so leases cost nothing while nobody waits.
+        The first end is rounded up to a multiple of `tick_s`. A lease that ended while nobody
+        asked has been renewed: so leases cost nothing while nobody waits.
         """
         now = self.now
         if self._expired[0] != now:
             ended = []
             leases = self._leases
             while leases and leases[0][0] <= now:
-                at, job, since = heappop(leases)
+                at, job, since = leases[0]
                 state = self.running.get(job)
                 if state is None or state.since != since:
+                    heappop(leases)
                     continue
                 if at == now:
                     ended.append(state)
-                heappush(leases, (self._lease_end(since, now), job, since))
+                    following = at + self.lease_s
+                else:
+                    following = at + ceil((now - at) / self.lease_s) * self.lease_s
+                    if following == now:  # asked for now, after a while in which nobody asked
+                        ended.append(state)
+                        following += self.lease_s
+                heapreplace(leases, (following, job, since))
             self._expired = (now, ended)
         return self._expired[1]
 
@@ -162,21 +169,13 @@ class View:
             self._draft._undo()
             self._draft = None
 
-    def _lease_end(self, since: float, after: float) -> float:
-        lease, tick = self.lease_s, self.tick_s
-        leases = max(1.0, floor((after - since) / lease))
-        while True:
-            end = since + leases * lease
-            if tick:
-                end = ceil(end / tick) * tick
-            if end > after:
-                return end
-            leases += 1
-
     def _leased(self, state: JobState) -> None:
         if self.lease_s < inf:
             leases = self._leases
-            heappush(leases, (self._lease_end(state.since, self.now), state.id, state.since))
+            end = state.since + self.lease_s
+            if self.tick_s:
+                end = ceil(end / self.tick_s) * self.tick_s
+            heappush(leases, (end, state.id, state.since))
             if len(leases) > 2 * len(self.running) + 64:
                 running = self.running
                 self._leases = [
@@ -199,7 +198,7 @@ class Draft:
     def __init__(self, view: View) -> None:
         self._view = view
         self._fleet = view._fleet
-        self._journal: list[tuple[bool, Placement]] = []
+        self._journal: list[tuple[bool, JobState, Placement]] = []
         self._actions: list[Action] = []
         self._released: dict[int, tuple[JobState, Reason]] = {}
         # Ids of the jobs that this draft has started.
@@ -250,7 +249,7 @@ class Draft:
     def start(self, state: JobState, placement: Placement, reason: Reason) -> None:
         """Start a waiting job, or put one that was released on `placement` (maybe its own)."""
         self._fleet.take(placement)
-        self._journal.append((True, placement))
+        self._journal.append((True, state, placement))
         released = self._released.pop(state.id, None)
         if released is None:
             self._actions.append(Action(Kind.START, state.id, placement, reason))
@@ -263,8 +262,21 @@ class Draft:
     def release(self, state: JobState, reason: Reason) -> None:
         """Take a running job's GPUs back. Unless started again here, it is preempted."""
         self._fleet.give(state.placement)
-        self._journal.append((False, state.placement))
+        self._journal.append((False, state, state.placement))
         self._released[state.id] = (state, reason)
+
+    def mark(self) -> int:
+        """Where the draft stands, for `back_to`."""
+        return len(self._journal)
+
+    def back_to(self, mark: int) -> None:
+        """Undoes releases made since `mark`. (Starts cannot be undone.)"""
+        for took, state, placement in reversed(self._journal[mark:]):
+            if took:
+                raise ValueError(f"job {state.id} was started since: it cannot be undone")
+            self._fleet.take(placement, True)
+            del self._released[state.id]
+        del self._journal[mark:]
 
     def actions(self) -> list[Action]:
         """What the draft comes to: stops, then moves and resizes, then starts.
@@ -278,11 +290,11 @@ class Draft:
 
     def _undo(self) -> None:
         fleet = self._fleet
-        for took, placement in reversed(self._journal):
+        for took, _, placement in reversed(self._journal):
             if took:
                 fleet.give(placement)
             else:
-                fleet.take(placement)
+                fleet.take(placement, True)
         self._journal = []
 
 

@@ -53,6 +53,19 @@ class Bucket:
                 best = state
         return best
 
+    def ripe(self, now: float, wait_s: float, without: Collection[int] = ()) -> JobState | None:
+        """The first by rank of those that have waited at least `wait_s`.
+
+        Asked again at `since + wait_s` of a job, this job has.
+        """
+        best: JobState | None = None
+        for state in self._by_since.values():
+            if state.since + wait_s > now:
+                break
+            if (best is None or state.rank < best.rank) and state.id not in without:
+                best = state
+        return best
+
     def by_since(self) -> Iterator[JobState]:
         """The longest waiting first."""
         return iter(self._by_since.values())
@@ -87,8 +100,8 @@ class Waiting:
         """The buckets that are not empty, the smallest demand first."""
         return [bucket for bucket in self._keys if bucket._by_since]
 
-    def add(self, state: JobState, group: str) -> None:
-        key = (state.job.gpus_min, group)
+    def add(self, state: JobState) -> None:
+        key = (state.job.gpus_min, state.group)
         bucket = self._buckets.get(key)
         if bucket is None:
             bucket = self._buckets[key] = Bucket(*key)
@@ -96,6 +109,6 @@ class Waiting:
         bucket.add(state)
         self._count += 1
 
-    def remove(self, state: JobState, group: str) -> None:
-        self._buckets[state.job.gpus_min, group].remove(state)
+    def remove(self, state: JobState) -> None:
+        self._buckets[state.job.gpus_min, state.group].remove(state)
         self._count -= 1

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
-from nimble.cluster.buckets import FULL
+from nimble.cluster.buckets import evenly
+from nimble.cluster.measured.step_time import Column
 from nimble.cluster.profile import Profile
 from nimble.errors import InputError
 
@@ -118,18 +119,19 @@ def fit_gavel(measured: Sequence[Measured], dropped: int = 0) -> GavelFit:
     seconds = np.array([seconds for *_, seconds in rows])
     family = np.array([families.index(job.family) for job, *_ in rows])
 
-    def predicted(x: np.ndarray) -> np.ndarray:
+    def predicted(x: Column) -> Column:
         communication = sent / np.exp(np.where(near, x[0], x[1]))
-        made: np.ndarray = compute + np.maximum(communication - x[2:][family] * compute, 0.0)
+        made: Column = compute + np.maximum(communication - x[2:][family] * compute, 0.0)
         return made
 
     start = np.array([np.log(2e10), np.log(1e9), *[0.3] * len(families)])
     low = np.array([np.log(1e8), np.log(1e7), *[0.0] * len(families)])
     high = np.array([np.log(1e12), np.log(1e11), *[1.0] * len(families)])
-    x = least_squares(
-        lambda x: np.log(predicted(x) / seconds), start, bounds=(low, high), loss="soft_l1",
-        f_scale=0.1,
-    ).x  # fmt: skip
+
+    def misses(x: Column) -> Column:
+        return np.log(predicted(x) / seconds)
+
+    x = least_squares(misses, start, bounds=(low, high), loss="soft_l1", f_scale=0.1).x
     overlap = {name: round(float(share), 3) for name, share in zip(families, x[2:], strict=True)}
     return GavelFit(
         inside=float(np.exp(x[0])),
@@ -142,13 +144,12 @@ def fit_gavel(measured: Sequence[Measured], dropped: int = 0) -> GavelFit:
 
 
 def _profile(job: Measured, overlap: dict[str, float]) -> Profile:
-    whole, rest = divmod(job.bytes, FULL)
     return Profile(
         name=job.kind,
         compute_s=round(1 / job.alone, 6),
-        buckets=(*[FULL] * whole, rest) if rest else (FULL,) * whole,
+        buckets=evenly(job.bytes),
         overlap=overlap.get(job.family, 0.0),
-        source="Gavel's measurements on V100 (stanford-futuredata/gavel, MIT): step time on one GPU, "
-        "speeds of the others; overlap fitted to its multi-GPU rates; parameters in 32 bits",
+        source="Gavel's measurements on V100 (stanford-futuredata/gavel, MIT): step time on one "
+        "GPU, speeds of the others; overlap fitted to its multi-GPU rates; 32-bit gradients",
         speeds=tuple((kind, round(speed, 4)) for kind, speed in job.speeds),
     )

@@ -20,8 +20,9 @@ PARAMETERS = {
     "ncf": 1_602_657,
     "yolov3": 61_626_049,
 }
-"""Counted from the models' definitions as released: BERT-base for SQuAD, ResNet-18 for CIFAR-10, five
-bidirectional GRU layers of 800, ResNet-50, NeuMF on ml-1m with 32 factors, YOLOv3 for 20 classes."""
+"""Counted from the models' definitions as released: BERT-base for SQuAD, ResNet-18 for CIFAR-10,
+five bidirectional GRU layers of 800, ResNet-50, NeuMF on ml-1m with 32 factors, YOLOv3 for 20
+classes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

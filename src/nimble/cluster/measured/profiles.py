@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from nimble.cluster.buckets import FULL
+from nimble.cluster.buckets import evenly
 from nimble.cluster.measured.pollux import Steps
 from nimble.cluster.measured.step_time import Fabric, step_times
 from nimble.cluster.profile import Profile
@@ -27,12 +27,11 @@ def _profile(model: Steps, fabric: Fabric) -> Profile:
     overlap = float(minimize_scalar(miss, bounds=(0.0, 1.0), method="bounded").x)
     batches = np.unique(model.batch)
     batch = float(batches[len(batches) // 2])
-    whole, rest = divmod(model.bytes, FULL)
     return Profile(
         name=f"pollux_{model.model}",
         compute_s=round(float(model.compute_s[model.batch == batch][0]), 6),
-        buckets=(*[FULL] * whole, rest) if rest else (FULL,) * whole,
+        buckets=evenly(model.bytes),
         overlap=round(overlap, 3),
         source=f"Pollux's measurements on T4 (petuum/adaptdl, Apache-2.0): step time on one GPU at "
-        f"local batch {batch:.0f}; overlap fitted to its multi-machine steps; parameters in 32 bits",
+        f"local batch {batch:.0f}; overlap fitted to its steps across machines; 32-bit gradients",
     )

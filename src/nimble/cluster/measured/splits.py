@@ -1,4 +1,4 @@
-"""Is the step-time model right for networks that it has not seen? Fitted on three, tested on three."""
+"""Is the step-time model right for networks it has not seen? Fitted on half, tested on half."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from nimble.cluster.measured.pollux import Steps
-from nimble.cluster.measured.step_time import SIMULATED, Fabric, fit_fabric, step_times
+from nimble.cluster.measured.step_time import SIMULATED, Column, Fabric, fit_fabric, step_times
 from nimble.errors import InputError
 
 
@@ -86,16 +86,14 @@ def _split(models: Sequence[Steps], fitted: Sequence[Steps]) -> Split:
         error=_median(found),
         by_model=tuple(float(np.median(errors)) for errors in found),
         sync_error=_median([_errors(step_times(fabric, m)[1], m.sync_s) for m in tested]),
-        simulated_error=_median(
-            [_errors(step_times(simulated, m)[0], m.step_s) for m in tested]
-        ),
+        simulated_error=_median([_errors(step_times(simulated, m)[0], m.step_s) for m in tested]),
         constant_error=_median([_errors(slowdown * m.compute_s, m.step_s) for m in tested]),
     )
 
 
-def _errors(predicted: np.ndarray, measured: np.ndarray) -> np.ndarray:
-    return np.abs(predicted / measured - 1)
+def _errors(predicted: Column, measured: Column) -> Column:
+    return np.abs(predicted / measured - 1.0)
 
 
-def _median(errors: Sequence[np.ndarray]) -> float:
+def _median(errors: Sequence[Column]) -> float:
     return float(np.median(np.concatenate(errors)))

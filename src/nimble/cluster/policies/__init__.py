@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from nimble.cluster.policies.dally import Dally
 from nimble.cluster.policies.fifo import Fifo
 
 # What `--policy NAME` makes. Values are called without arguments.
 POLICIES = {
+    "dally": Dally,
     "fifo": Fifo,
 }

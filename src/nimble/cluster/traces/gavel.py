@@ -20,7 +20,8 @@ def known_by(first: Sequence[str]) -> bool:
 
 
 def parse(row: Sequence[str]) -> Entry:
-    """Steps are those of the whole job at its number of GPUs. A priority weight of 2 is 2."""
+    """A step is one batch of one GPU: an iteration of n GPUs does n of them. A weight of 1 is
+    priority 0."""
     weight = 1.0
     if len(row) == _NEW:
         kind, _, _, _, _, steps, gpus, priority, _, arrival = row
@@ -31,10 +32,11 @@ def parse(row: Sequence[str]) -> Entry:
         raise ValueError(f"it has {len(row)} fields; expected {EXPECTED}")
     if not kind:
         raise ValueError("it has no job type")
+    count = whole(gpus, "the number of GPUs", 1)
     return Entry(
         number(arrival, "the arrival"),
-        whole(gpus, "the number of GPUs", 1),
-        iterations=whole(steps, "the number of steps", 1),
+        count,
+        iterations=-(-whole(steps, "the number of steps", 1) // count),
         model=kind,
         priority=round(weight) - 1,
     )

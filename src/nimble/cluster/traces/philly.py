@@ -61,6 +61,4 @@ def parse_log(job: Any) -> Entry:
         raise Skipped("it used no GPU")
     if seconds <= 0:
         raise Skipped("it ran for no time")
-    return Entry(
-        seconds_of(start, "submitted_time"), gpus, seconds, tenant=vc, name=name, row=name
-    )
+    return Entry(seconds_of(start, "submitted_time"), gpus, seconds, tenant=vc, name=name, row=name)

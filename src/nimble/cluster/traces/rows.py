@@ -18,7 +18,9 @@ def seconds_of(text: str, column: str) -> float:
         # Traces give the wall clock of one place.
         return (datetime.fromisoformat(text).replace(tzinfo=None) - _EPOCH).total_seconds()
     except ValueError:
-        raise ValueError(f"{column} is {text!r}; expected a time like 2017-10-09 07:01:55") from None
+        raise ValueError(
+            f"{column} is {text!r}; expected a time like 2017-10-09 07:01:55"
+        ) from None
 
 
 def number(text: str, column: str, least: float = 0.0) -> float:

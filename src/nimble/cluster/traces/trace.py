@@ -16,6 +16,7 @@ from nimble.cluster.traces.report import TraceReport
 from nimble.cluster.work import SoloIteration, iterations_for, solo_by_job
 from nimble.errors import InputError
 
+
 class Entry(NamedTuple):
     """One job of a trace. Of `duration_s` and `iterations` one is 0: not known."""
 
