@@ -25,7 +25,9 @@ def ran(jobs, cluster="2x2x2", policy=None, **options):
 def some_jobs(count=40):
     rng = np.random.default_rng(3)
     return [
-        Job(i, f"job{i}", float(i), gpus, gpus, int(rng.integers(5, 60)), CHATTY, tenant=f"t{i % 3}")
+        Job(
+            i, f"job{i}", float(i), gpus, gpus, int(rng.integers(5, 60)), CHATTY, tenant=f"t{i % 3}"
+        )
         for i, gpus in enumerate(rng.choice([1, 2, 4, 8], count).tolist())
     ]
 

@@ -90,21 +90,20 @@ def summary(outcome: Outcome, console: Console) -> None:
     made.add_column(no_wrap=True)
     tiers = ", ".join(f"{name} {count:,}" for name, count in m["placements"].items())
     jct = f"mean {_time('mean_jct_s')(m)}, median {_time('median_jct_s')(m)}"
+    shared = f"shared for {duration(m['shared_link_s'])} in all"
+    came = f"{100 * m['utilisation_submissions']:.1f} % while jobs came"
+    ratios = f"worst {_number('max_finish_ratio')(m)}, p95 {_number('p95_finish_ratio')(m)}"
+    speed = f"{cost['jobs_per_s']:,.0f} jobs/s, {cost['events_per_s']:,.0f} events/s"
     for name, text in (
         ("makespan", duration(m["makespan_s"])),
         ("completion", f"{jct}, p95 {_time('p95_jct_s')(m)}, p99 {_time('p99_jct_s')(m)}"),
         ("queueing", f"{_time('queueing_s')(m)} a job, at most {m['peak_queue']:,} jobs waiting"),
         ("communication", f"{100 * m['comm_share']:.1f} % of the time with GPUs"),
         ("placements", f"{tiers}; {m['preemptions']:,} preemptions"),
-        ("links", f"shared for {duration(m['shared_link_s'])} in all; jobs below their speed for "
-                  f"{duration(m['contended_s'])}"),
-        ("GPUs busy", f"{100 * m['utilisation_submissions']:.1f} % while jobs came, "
-                      f"{100 * m['utilisation']:.1f} % to the end"),
-        ("x time alone", f"worst {_number('max_finish_ratio')(m)}, "
-                         f"p95 {_number('p95_finish_ratio')(m)}; "
-                         f"Jain's index by tenant {_number('jain_tenants')(m)}"),
-        ("simulated in", f"{cost['wall_s']:.2f} s: {cost['jobs_per_s']:,.0f} jobs/s, "
-                         f"{cost['events_per_s']:,.0f} events/s, {cost['peak_mb']:.0f} MB"),
-    ):  # fmt: skip
+        ("links", f"{shared}; jobs were slowed for {duration(m['contended_s'])}"),
+        ("GPUs busy", f"{came}, {100 * m['utilisation']:.1f} % to the end"),
+        ("x time alone", f"{ratios}; Jain's index by tenant {_number('jain_tenants')(m)}"),
+        ("simulated in", f"{cost['wall_s']:.2f} s: {speed}, {cost['peak_mb']:.0f} MB"),
+    ):
         made.add_row(name, text)
     console.print(made)

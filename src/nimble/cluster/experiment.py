@@ -21,7 +21,7 @@ from nimble.cluster.page.contents import Run
 from nimble.cluster.policies import POLICIES
 from nimble.cluster.policy import Policy
 from nimble.cluster.profiles import bundled
-from nimble.cluster.result import Options, Result
+from nimble.cluster.result import Options, Outage, Result
 from nimble.cluster.rules import Rules
 from nimble.cluster.setup import ARRIVALS, Setup
 from nimble.cluster.simulator import simulate
@@ -66,13 +66,11 @@ def run(setup: Setup, label: str = "", *, keep: bool = False, rates: bool = Fals
     """
     policy = make_policy(setup.policy, setup.lease)
     topology, jobs, notes = workload(replace(setup, policy="", lease=None))
-    options = options_of(setup, topology, jobs)
-    options = replace(options, record_rates=rates)
-    made = jobs
+    options = replace(options_of(setup, topology, jobs), record_rates=rates)
     start = time.perf_counter()
     error = ""
     try:
-        result = simulate(topology, made, policy, options)
+        result = simulate(topology, jobs, policy, options)
     except PolicyError as failed:
         if not isinstance(failed.result, Result):
             raise
@@ -83,7 +81,7 @@ def run(setup: Setup, label: str = "", *, keep: bool = False, rates: bool = Fals
         counted = measured(jobs, setup.warm_up, setup.cool_down)
     cost = {
         "wall_s": wall_s,
-        "jobs_per_s": len(made) / wall_s,
+        "jobs_per_s": len(jobs) / wall_s,
         "events_per_s": result.events / wall_s,
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
@@ -120,6 +118,8 @@ def workload(setup: Setup) -> tuple[Topology, Jobs, tuple[str, ...]]:
     """The cluster, the jobs that come, and what there is to be said about them."""
     topology = load_topology(setup.cluster, oversubscription=setup.oversubscription)
     alone = alone_on(topology, setup.collective)
+    if setup.load is not None and not setup.load > 0:
+        raise InputError(f"load {setup.load:g}: expected a number above 0")
     notes: list[str] = []
     if setup.trace:
         trace = read(setup.trace, setup.format)
@@ -152,7 +152,8 @@ def read(path: str, format: str) -> Trace:
 
 def options_of(setup: Setup, topology: Topology, jobs: Jobs) -> Options:
     """How the simulator is to go on."""
-    rules, outages = Rules(), ()
+    rules = Rules()
+    outages: tuple[Outage, ...] = ()
     if setup.rules:
         rules, outages = load_rules(setup.rules, topology)
     if setup.mtbf:

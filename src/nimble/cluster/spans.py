@@ -27,7 +27,8 @@ def spans(record: Record) -> tuple[Spans, Spans]:
     """Those with GPUs, and those without."""
     columns = record.columns()
     if not len(record):
-        nothing = Spans(*(np.zeros(0, t) for t in (np.int64, np.int64, float, float, np.int64)))
+        none, never = np.zeros(0, np.int64), np.zeros(0)
+        nothing = Spans(none, none, never, never, none)
         return nothing, nothing
     rows = np.flatnonzero(columns.job >= 0)
     # A job's rows one after the other, in their order: each lasts until the next.
@@ -43,9 +44,8 @@ def spans(record: Record) -> tuple[Spans, Spans]:
     waits = ~with_gpus & (what != What.FINISH)
 
     def chosen(which: NDArray[np.bool_]) -> Spans:
-        order = np.argsort(rows[which])
-        columns = (rows, job, at, end, gpus)
-        return Spans(*(column[which][order] for column in columns))
+        order = np.flatnonzero(which)[np.argsort(rows[which])]
+        return Spans(rows[order], job[order], at[order], end[order], gpus[order])
 
     return chosen(with_gpus), chosen(waits)
 

@@ -34,10 +34,14 @@ def _sentence(
     because = f": {why}" if why else ""
     if event.what is What.SUBMIT:
         alone = duration(float(result.ideal_s[place]))
-        return f"{job.name} ({job.profile.name}) wants {_gpus(job.gpus_min)}; alone it takes {alone}"
+        return (
+            f"{job.name} ({job.profile.name}) wants {_gpus(job.gpus_min)}; alone it takes {alone}"
+        )
     if event.what is What.FINISH:
         ratio = result.jct_s[place] / result.ideal_s[place]
-        return f"finished after {duration(float(result.jct_s[place]))}, {ratio:.2f} x its time alone"
+        return (
+            f"finished after {duration(float(result.jct_s[place]))}, {ratio:.2f} x its time alone"
+        )
     if event.placement:
         names = result.topology.names
         shown = [f"{_gpus(gpus)} of {names[machine]}" for machine, gpus in event.placement[:4]]
