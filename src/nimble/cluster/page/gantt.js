@@ -88,14 +88,14 @@ function drawGantt(d, how) {
   const shades = colours.names.map((_, k) => [0, 0.14, -0.12, 0.26].map((by) => pixel(colours.hue(k), by)));
   const perRow = H / (rowsSeen.high - rowsSeen.low), perSecond = W / (time.high - time.low);
   const gap = perRow >= 5 ? 1 : 0;
-  const paint = (low, high, gpu, wide, colour) => {
+  // Where a pixel stands for several GPUs, the one in its middle is shown.
+  const line = (gpu) => Math.max(0, Math.min(H, Math.ceil((gpu - rowsSeen.low) * perRow - 0.5)));
+  const paint = (low, high, y0, y1, colour) => {
     let x0 = Math.floor((low - time.low) * perSecond), x1 = Math.floor((high - time.low) * perSecond);
     if (x1 <= x0) x1 = x0 + 1; else if (gap && x1 - x0 > 4) x1--;
-    // Where a pixel stands for several GPUs, the one in its middle is shown.
-    const y0 = Math.max(0, Math.ceil((gpu - rowsSeen.low) * perRow - 0.5)), y1 = Math.min(H, Math.ceil((gpu + wide - rowsSeen.low) * perRow - 0.5) - gap);
     x0 = Math.max(0, x0); x1 = Math.min(W, x1);
-    if (x0 >= x1) return;
-    for (let y = y0; y < y1; y++) pixels.fill(colour, y * W + x0, y * W + x1);
+    if (x1 - x0 === 1) for (let at = y0 * W + x0, end = y1 * W; at < end; at += W) pixels[at] = colour;
+    else if (x0 < x1) for (let y = y0; y < y1; y++) pixels.fill(colour, y * W + x0, y * W + x1);
   };
   const machines = bars.base.length - 1, labels = [];
   let low = 0;
@@ -105,13 +105,14 @@ function drawGantt(d, how) {
       const bar = bars.order[i], row = bars.barRow[bar];
       if (d.at[row] > time.high) break;
       if (d.until[row] < time.low) continue;
-      const j = d.owner[row];
-      paint(d.at[row], d.until[row], bars.barGpu[bar], bars.barWide[bar], shades[colours.of(row)][(j * 7 + (j >> 3)) & 3]);
+      const j = d.owner[row], y0 = line(bars.barGpu[bar]), y1 = line(bars.barGpu[bar] + bars.barWide[bar]) - gap;
+      if (y0 >= y1) continue;
+      paint(d.at[row], d.until[row], y0, y1, shades[colours.of(row)][(j * 7 + (j >> 3)) & 3]);
       if (perRow * bars.barWide[bar] >= 12 * ratio && labels.length < 1500 && (d.until[row] - d.at[row]) * perSecond > 46 * ratio) labels.push(bar);
     }
   }
   const down = pixel(css('--down'));
-  for (const [machine, from, until] of d.run.outages) paint(from, until, bars.base[machine], bars.base[machine + 1] - bars.base[machine], down);
+  for (const [machine, from, until] of d.run.outages) paint(from, until, line(bars.base[machine]), line(bars.base[machine + 1]) - gap, down);
   pen.putImageData(image, Math.round(GUTTER * ratio), 0);
   drawTimeAxisOver(pen, w, h, bottom);
   pen.textAlign = 'left'; pen.textBaseline = 'middle'; pen.fillStyle = '#fff';

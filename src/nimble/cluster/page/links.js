@@ -51,7 +51,7 @@ function drawLinks(d, how) {
   pen.save(); pen.beginPath(); pen.rect(0, bottom, w, 22); pen.clip(); drawTimeAxis(pen, w, h, bottom); pen.restore();
   pen.fillStyle = css('--soft'); pen.textAlign = 'right'; pen.textBaseline = 'middle';
   const high = bottom / n, step = Math.max(1, Math.ceil(11 / high));
-  order.forEach((k, y) => { if (y % step === 0) pen.fillText(links.names[k].slice(0, 14), GUTTER - 8, (y + 0.5) * high); });
+  order.forEach((k, y) => { if (y % step === 0) pen.fillText(links.names[k].slice(0, 14), GUTTER - 8, Math.max(6, (y + 0.5) * high)); });
   $('links').onpointermove = (event) => {
     const box = $('links').getBoundingClientRect(), x = event.clientX - box.left - GUTTER, y = event.clientY - box.top;
     if (x < 0 || y >= bottom || event.buttons) return tip('');

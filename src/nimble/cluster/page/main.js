@@ -81,8 +81,8 @@ function pick(j, show = true) {
   showRows(d);
   if (show && isFinite(d.job.submit[j])) {
     const low = d.job.submit[j], high = isFinite(d.job.finish[j]) ? d.job.finish[j] : d.run.end;
-    if (high < time.low || low > time.high || high - low < (time.high - time.low) / 400) {
-      const wide = Math.max((high - low) * 3, d.run.end / 2000);
+    if (high < time.low || low > time.high || high - low < (time.high - time.low) / 50) {
+      const wide = Math.max((high - low) * 1.5, d.run.end / 2000);
       setTime((low + high - wide) / 2, (low + high + wide) / 2);
     }
   }
@@ -115,8 +115,13 @@ $('gantt').addEventListener('pointermove', (event) => {
     `<div>${clock(d.at[row])} to ${clock(d.until[row])} (${duration(d.until[row] - d.at[row])})</div><p>${escaped(where(d, row))}</p><p>${escaped(reason(d, row))}</p>`, event);
 });
 $('gantt').addEventListener('pointerleave', () => tip(''));
-$('in').onclick = () => zoomTime(0.5);
-$('out').onclick = () => zoomTime(2);
+// The buttons zoom around the job being read, if it is there to be seen.
+function middle() {
+  const j = d.chosen, at = j === undefined ? NaN : (d.job.submit[j] + (isFinite(d.job.finish[j]) ? d.job.finish[j] : d.run.end)) / 2;
+  return at > time.low && at < time.high ? at : undefined;
+}
+$('in').onclick = () => zoomTime(0.5, middle());
+$('out').onclick = () => zoomTime(2, middle());
 $('all').onclick = () => { setTime(0, time.end); rowsTo(0, d.bars.gpus); };
 $('log').onchange = redraw;
 $('colour').onchange = redraw;
