@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
 from math import nan
 from typing import Any
 
 import numpy as np
 
-from nimble.cluster.job import Job
 from nimble.cluster.state import JobState
 
 NAMES = (
@@ -44,9 +42,8 @@ class Columns:
             ),
         )
 
-    def named(self, jobs: Sequence[Job]) -> dict[str, Any]:
+    def named(self) -> dict[str, Any]:
         rows = np.array(self._rows).reshape(-1, len(NAMES))
         named: dict[str, Any] = {name: rows[:, i].copy() for i, name in enumerate(NAMES)}
         named["preemptions"] = named["preemptions"].astype(np.int64)
-        named["submit_s"] = np.fromiter((job.submit_s for job in jobs), np.float64, len(jobs))
         return named

@@ -78,7 +78,7 @@ REASONS: dict[str, str] = {
     "machine_failed": "machine {0:.0f} failed; went back to the last checkpoint",
     "machine_drained": "machine {0:.0f} is being drained",
     "tightest_free": "took the tightest free GPUs after {0:.0f} s",
-    "backfilled": "took GPUs that the job before it in the queue could not use, after {0:.0f} s",
+    "backfilled": "took the tightest free GPUs, too few for a larger job that waits, after {0:.0f} s",
     "fits_machine": "fits inside a machine, after {0:.0f} s",
     "fits_rack": "wants more GPUs than a machine has: took a rack after {0:.0f} s",
     "fits_network": "wants more GPUs than a rack has: took the network after {0:.0f} s",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop
 from itertools import pairwise
 from math import inf, isfinite
+
+import numpy as np
 
 from nimble._cluster import Fleet
 from nimble.cluster.columns import Columns
@@ -47,7 +50,7 @@ class Simulation:
     def __init__(
         self, topology: Topology, jobs: Sequence[Job], policy: Policy, options: Options
     ) -> None:
-        check_jobs(topology, jobs)
+        self.submitted = check_jobs(topology, jobs)
         self.topology = topology
         self.jobs = jobs
         self.policy = policy
@@ -72,7 +75,7 @@ class Simulation:
         self.now = 0.0
         self.ended: list[JobState] = []  # at this event
         self.last: tuple[str, Job | None] = ("start", None)  # the event before a decision
-        self._arrivals = in_order(jobs)
+        self._arrivals = in_order(jobs, self.submitted)
         self._next = next(self._arrivals, None)
         self._wake = inf
         self._idle = 0
@@ -336,7 +339,8 @@ class Simulation:
             policy=self.name,
             jobs=self.jobs,
             complete=self._next is None and not self.view.jobs,
-            **self.columns.named(self.jobs),
+            submit_s=np.array(self.submitted),
+            **self.columns.named(),
             end_s=self.now,
             placements=tuple(self.placements),
             peak_queue=self.peak_queue,
@@ -360,32 +364,43 @@ def fleet_of(topology: Topology, options: Options) -> Fleet:
     )
 
 
-def in_order(jobs: Sequence[Job]) -> Iterator[tuple[int, Job]]:
-    """(place, job) by submission, then id. Jobs in order already are read one at a time."""
-    rows = [(job.submit_s, job.id) for job in jobs]
-    if all(before <= after for before, after in pairwise(rows)):
-        return enumerate(jobs)
-    order = sorted(range(len(rows)), key=rows.__getitem__)
-    return ((place, jobs[place]) for place in order)
-
-
-def check_jobs(topology: Topology, jobs: Sequence[Job]) -> None:
-    """Raises InputError if two jobs share an id or one can never run."""
+def check_jobs(topology: Topology, jobs: Sequence[Job]) -> array[float]:
+    """When each is submitted. InputError if two share an id, or one can never run."""
     ids: set[int] = set()
+    submitted = array("d")
     for job in jobs:
-        what = f"job {job.id} ({job.name})"
-        if job.id in ids or job.id < 0:
-            raise InputError(f"{what}: ids are distinct and not negative")
+        submitted.append(job.submit_s)
         ids.add(job.id)
-        if not 1 <= job.gpus_min <= job.gpus_max:
-            raise InputError(f"{what} wants {job.gpus_min} to {job.gpus_max} GPUs")
+        if (
+            1 <= job.gpus_min <= job.gpus_max
+            and job.gpus_min <= topology.gpus
+            and job.iterations >= 1
+            and job.profile.compute_s > 0
+            and isfinite(job.submit_s)
+            and job.id >= 0
+            and len(ids) == len(submitted)
+        ):
+            continue
+        what = f"job {job.id} ({job.name})"
+        if job.id < 0 or len(ids) < len(submitted):
+            raise InputError(f"{what}: ids are distinct and not negative")
         if job.gpus_min > topology.gpus:
             raise InputError(
                 f"{what} wants {job.gpus_min} GPUs; the cluster has {topology.gpus}. "
                 "Leave it out, or take a larger cluster"
             )
-        if job.iterations < 1 or not (job.profile.compute_s > 0 and isfinite(job.submit_s)):
-            raise InputError(f"{what} has no work, or no time of submission")
+        if not 1 <= job.gpus_min <= job.gpus_max:
+            raise InputError(f"{what} wants {job.gpus_min} to {job.gpus_max} GPUs")
+        raise InputError(f"{what} has no work, or no time of submission")
+    return submitted
+
+
+def in_order(jobs: Sequence[Job], submitted: Sequence[float]) -> Iterator[tuple[int, Job]]:
+    """(place, job) by submission, then place. Jobs in order already are read one at a time."""
+    if all(before <= after for before, after in pairwise(submitted)):
+        return enumerate(jobs)
+    order = sorted(range(len(submitted)), key=submitted.__getitem__)
+    return ((place, jobs[place]) for place in order)
 
 
 def _name(state: JobState) -> str:

@@ -213,8 +213,7 @@ class Draft:
 
     def buckets(self) -> list[Bucket]:
         """Buckets of waiting jobs that are not empty and want no more than what is free."""
-        free = self._fleet.free
-        return [b for b in self._view.waiting.buckets() if b.gpus <= free]
+        return self._view.waiting.buckets(self._fleet.free)
 
     def fit(
         self,

@@ -96,9 +96,11 @@ class Waiting:
         """By rank, lazily."""
         return (entry[-1] for entry in merge(*(bucket._ranked for bucket in self._keys)))
 
-    def buckets(self) -> list[Bucket]:
-        """The buckets that are not empty, the smallest demand first."""
-        return [bucket for bucket in self._keys if bucket._by_since]
+    def buckets(self, most: int | None = None) -> list[Bucket]:
+        """The buckets that are not empty, the smallest demand first; with a demand up to `most`."""
+        if most is None:
+            return [bucket for bucket in self._keys if bucket._by_since]
+        return [bucket for bucket in self._keys if bucket.gpus <= most and bucket._by_since]
 
     def add(self, state: JobState) -> None:
         key = (state.job.gpus_min, state.group)

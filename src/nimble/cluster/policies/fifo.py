@@ -11,6 +11,8 @@ from nimble.cluster.view import View
 
 
 class Fifo:
+    """`backfill=False`: nobody passes the first job, even if it has to wait."""
+
     name = "fifo"
 
     def __init__(self, backfill: bool = True) -> None:
@@ -20,24 +22,27 @@ class Fifo:
         return state.job.submit_s
 
     def decide(self, view: View, memory: Memory, now: float) -> Decision:
-        if not view.waiting or not view.free:
+        waiting = view.waiting
+        if not waiting or not view.free:
             return (), memory, inf
         draft = view.draft()
         # The first of each demand; once a demand does not fit, nobody with it does.
-        queues = [iter(bucket) for bucket in view.waiting.buckets()]
-        heads = [(state.rank, state, queue) for queue in queues for state in [next(queue)]]
+        everyone = waiting.buckets()
+        small = [bucket for bucket in everyone if bucket.gpus <= draft.free]
+        passed = len(small) < len(everyone)
+        queues = map(iter, small if self.backfill else everyone)
+        heads = [(state.rank, state, queue) for queue in queues for state in (next(queue),)]
         heapify(heads)
-        blocked = False
         while heads and draft.free:
             _, state, queue = heads[0]
             placement = draft.tightest(state)
             if placement is None:
                 if not self.backfill:
                     break
-                blocked = True
+                passed = True
                 heappop(heads)
                 continue
-            code = "backfilled" if blocked else "tightest_free"
+            code = "backfilled" if passed else "tightest_free"
             draft.start(state, placement, Reason(code, (now - state.since,)))
             following = next(queue, None)
             if following is None:
