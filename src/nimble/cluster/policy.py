@@ -113,6 +113,9 @@ class Policy(Protocol):
 # Optional attributes of a policy, read with `getattr`:
 #   lease_s: float           view.expired and view.next_expiry work with leases of this length
 #   reasons: dict[str, str]  words for its own reason codes
+#   def kind(self, job) -> str       keeps waiting jobs that it treats differently in buckets apart
+#   def hold(self, state, view) -> float   where a job stands in view.holders; asked when it begins
+#                                          to run, largest gives way first
 #   def start(self) -> Memory                        the first memory; {} without it
 #   def why_waiting(self, state, view, memory, now) -> Reason    explains a wait, on demand
 

@@ -68,6 +68,9 @@ class Simulation:
         self.record = Record()
         self.columns = Columns(len(jobs))
         self.memory: Memory = policy.start() if hasattr(policy, "start") else {}
+        self.view.memory = self.memory
+        self._hold = getattr(policy, "hold", None)
+        self._kind = getattr(policy, "kind", None)
         self.placements = [0] * len(topology.tiers)
         self.peak_queue = 0
         self.events = 0
@@ -106,7 +109,7 @@ class Simulation:
             if now == inf:
                 break
             self.now = view.now = now
-            self.ended = []
+            self.ended = view.ended = []
             if self._wake <= now:
                 self.last = ("wake-up", None)
                 self.events += 1
@@ -133,6 +136,7 @@ class Simulation:
 
     def _arrive(self, row: int, job: Job) -> None:
         state = JobState(job, self.view.ideal_s(job), self.options.rules.group(job), row)
+        state.kind = self._kind(job) if self._kind else ""
         self.view.jobs[job.id] = state
         self.last = ("arrival", job)
         self.events += 1
@@ -191,6 +195,8 @@ class Simulation:
         done = self.fleet.fail(state.id, now) if failed else self.fleet.end(state.id, now)
         self.fleet.give(state.placement)
         del self.view.running[state.id]
+        if self._hold:
+            self.view.holders.remove(state.id)
         state.run_s += held_s
         state.attained_gpu_s += held_s * state.gpus
         state.iterations_s += (done - state.done) * state.unit_s
@@ -231,6 +237,8 @@ class Simulation:
             job.profile.bytes / cost.iteration_s,
             cost.traffic,
         )
+        if self._hold:
+            self.view.holders.add(state, self._hold(state, self.view))
 
     def _decide(self) -> None:
         self.decisions += 1
@@ -242,6 +250,7 @@ class Simulation:
         except Exception as error:
             raise self._wrong(f"raised {error!r}") from error
         self.view.discard()
+        self.view.memory = self.memory
         for action in actions:
             if action.kind is not Kind.START:
                 self._give_up(action)

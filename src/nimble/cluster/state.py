@@ -25,6 +25,7 @@ class JobState:
         "ideal_s",
         "iterations_s",
         "job",
+        "kind",
         "overhead_s",
         "placement",
         "preemptions",
@@ -42,6 +43,7 @@ class JobState:
     def __init__(self, job: Job, ideal_s: float, group: str = "", row: int = 0) -> None:
         self.job = job
         self.group = group  # Rules.group of the job
+        self.kind = ""  # the policy's `kind` of the job
         self.row = row  # its place in the columns of the result
         self.id = job.id
         # Its time from start to end alone at the tightest feasible placement, with gpus_max.

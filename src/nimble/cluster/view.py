@@ -7,9 +7,10 @@ from math import ceil, inf
 
 from nimble._cluster import Fleet
 from nimble.cluster.fit import Choice, tightest
+from nimble.cluster.holders import Holders
 from nimble.cluster.job import Job
 from nimble.cluster.network import Collective, Cost, cost
-from nimble.cluster.policy import Action, Kind, Reason
+from nimble.cluster.policy import Action, Kind, Memory, Reason
 from nimble.cluster.profile import Profile
 from nimble.cluster.rules import Rules
 from nimble.cluster.state import JobState
@@ -41,6 +42,12 @@ class View:
         self.running: dict[int, JobState] = {}
         # Both, until they finish; those that have not arrived are not to be seen.
         self.jobs: dict[int, JobState] = {}
+        # Jobs that have ended just now.
+        self.ended: list[JobState] = []
+        # What the policy remembers, for its `rank`.
+        self.memory: Memory = {}
+        # Running jobs in the order of the policy's `hold`; empty without it.
+        self.holders = Holders()
         self.lease_s = lease_s
         self.tick_s = tick_s
         self._fleet = fleet
@@ -103,6 +110,17 @@ class View:
         """Iterations at gpus_max per second on `placement`, alone."""
         gpus = sum(count for _, count in placement)
         return gpus / job.gpus_max / self.cost(job, placement).iteration_s
+
+    def probe(self, job: Job, placement: Placement) -> float:
+        """The share of its speed alone that it would have there beside the jobs that run now."""
+        found = self.cost(job, placement)
+        if not found.traffic:
+            return 1.0
+        return self._fleet.probe(job.profile.bytes / found.iteration_s, found.traffic)
+
+    def flows_on(self, link: int) -> int:
+        """How many running jobs send over a link."""
+        return self._fleet.flows_on(link)
 
     def ideal_s(self, job: Job) -> float:
         """Its time alone at the tightest feasible placement of gpus_max GPUs."""
@@ -245,6 +263,10 @@ class Draft:
         """Whether all of these GPUs are free."""
         return all(self._fleet.free_in(machine) >= gpus for machine, gpus in placement)
 
+    def permits(self, state: JobState, placement: Placement) -> bool:
+        """Whether all of these GPUs are free, and the rules let it have them."""
+        return self.available(placement)
+
     def start(self, state: JobState, placement: Placement, reason: Reason) -> None:
         """Start a waiting job, or put one that was released on `placement` (maybe its own)."""
         self._fleet.take(placement)
@@ -263,6 +285,10 @@ class Draft:
         self._fleet.give(state.placement)
         self._journal.append((False, state, state.placement))
         self._released[state.id] = (state, reason)
+
+    def is_released(self, state: JobState) -> bool:
+        """Whether this draft took its GPUs back and has not started it again."""
+        return state.id in self._released
 
     def mark(self) -> int:
         """Where the draft stands, for `back_to`."""

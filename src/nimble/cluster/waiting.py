@@ -13,11 +13,12 @@ from nimble.cluster.state import JobState
 class Bucket:
     """Waiting jobs with the same demand to which the same rules apply: one fits where all fit."""
 
-    __slots__ = ("_by_since", "_ranked", "gpus", "group")
+    __slots__ = ("_by_since", "_ranked", "gpus", "group", "kind")
 
-    def __init__(self, gpus: int, group: str) -> None:
+    def __init__(self, gpus: int, group: str, kind: str = "") -> None:
         self.gpus = gpus  # Job.gpus_min of each of its jobs
         self.group = group  # Rules.group of each of its jobs
+        self.kind = kind  # the policy's `kind` of each of its jobs
         self._ranked = SortedList()
         self._by_since: dict[int, JobState] = {}  # jobs begin to wait in the order of time
 
@@ -70,6 +71,10 @@ class Bucket:
         """The longest waiting first."""
         return iter(self._by_since.values())
 
+    def newest(self) -> Iterator[JobState]:
+        """The last to begin to wait first."""
+        return reversed(self._by_since.values())
+
     def add(self, state: JobState) -> None:
         self._ranked.add((*state.rank, state))
         self._by_since[state.id] = state
@@ -85,7 +90,7 @@ class Waiting:
     __slots__ = ("_buckets", "_count", "_keys")
 
     def __init__(self) -> None:
-        self._buckets: dict[tuple[int, str], Bucket] = {}
+        self._buckets: dict[tuple[int, str, str], Bucket] = {}
         self._keys: list[Bucket] = []
         self._count = 0
 
@@ -103,7 +108,7 @@ class Waiting:
         return [bucket for bucket in self._keys if bucket.gpus <= most and bucket._by_since]
 
     def add(self, state: JobState) -> None:
-        key = (state.job.gpus_min, state.group)
+        key = (state.job.gpus_min, state.group, state.kind)
         bucket = self._buckets.get(key)
         if bucket is None:
             bucket = self._buckets[key] = Bucket(*key)
@@ -112,5 +117,5 @@ class Waiting:
         self._count += 1
 
     def remove(self, state: JobState) -> None:
-        self._buckets[state.job.gpus_min, state.group].remove(state)
+        self._buckets[state.job.gpus_min, state.group, state.kind].remove(state)
         self._count -= 1

@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from nimble.cluster.policies.a_srpt import ASrpt
 from nimble.cluster.policies.dally import Dally
 from nimble.cluster.policies.fifo import Fifo
+from nimble.cluster.policies.gandiva import Gandiva
+from nimble.cluster.policies.gavel import Gavel
+from nimble.cluster.policies.lwf import Lwf
+from nimble.cluster.policies.optimus import Optimus
+from nimble.cluster.policies.srsf import Srsf
+from nimble.cluster.policies.srtf import Srtf
+from nimble.cluster.policies.themis import Themis
+from nimble.cluster.policies.tiresias import Tiresias
+from nimble.cluster.policies.tiresias_gittins import TiresiasGittins
 
 # What `--policy NAME` makes. Values are called without arguments.
 POLICIES = {
     "dally": Dally,
     "fifo": Fifo,
+    "srtf": Srtf,
+    "srsf": Srsf,
+    "tiresias": Tiresias,
+    "tiresias-released": partial(Tiresias, corrected=False),
+    "tiresias-gittins": TiresiasGittins,
+    "tiresias-gittins-released": partial(TiresiasGittins, corrected=False),
+    "gandiva": Gandiva,
+    "gandiva-released": partial(Gandiva, corrected=False),
+    "themis": Themis,
+    "gavel": Gavel,
+    "optimus": Optimus,
+    "lwf": Lwf,
+    "a-srpt": ASrpt,
 }

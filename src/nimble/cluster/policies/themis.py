@@ -1,0 +1,83 @@
+"""Themis: GPUs go to those whose finish is late by the largest factor, in auctions for leases."""
+
+from __future__ import annotations
+
+from math import ceil, inf
+
+from nimble.cluster.policies.offer import next_round
+from nimble.cluster.policy import Decision, Memory, Reason
+from nimble.cluster.state import JobState
+from nimble.cluster.view import Draft, View
+
+
+class Themis:
+    """Knows how long jobs will take, from what they report.
+
+    A job's finish-time ratio is (time since submission + time left) / its time alone. Every
+    `round_s`, GPUs that are free or whose lease has ended are auctioned. Of the jobs without GPUs,
+    the share `1 - openness` with the largest ratios bids; a bid is what a lease on the best free
+    placement would take off the ratio, per GPU, and the highest are served first. What they leave
+    goes to the others, the largest ratio first.
+    """
+
+    name = "themis"
+    reasons = {
+        "bid_won": "won an auction after {0:.0f} s, with a finish-time ratio of {1:.2f}",
+        "left_over": "took what the bidders left after {0:.0f} s, at a ratio of {1:.2f}",
+        "lease_lost": "its lease ended, and jobs that are later than it won its GPUs",
+    }
+
+    def __init__(
+        self, openness: float = 0.8, lease_s: float = 600.0, round_s: float = 60.0
+    ) -> None:
+        self.openness = openness
+        self.lease_s = lease_s
+        self.tick_s = self.round_s = round_s
+
+    def rank(self, state: JobState, view: View) -> float:
+        return state.job.submit_s
+
+    def decide(self, view: View, memory: Memory, now: float) -> Decision:
+        if not view.waiting:
+            return (), memory, inf
+        ended = view.expired()
+        if ended or view.free:
+            draft = view.draft()
+            for state in ended:
+                draft.release(state, Reason("lease_lost"))
+            self._auction(view, draft, ended)
+            return draft.actions(), memory, next_round(now, self.round_s)
+        return (), memory, view.next_expiry()
+
+    def _auction(self, view: View, draft: Draft, ended: list[JobState]) -> None:
+        jobs = [s for s in (*view.waiting, *ended) if s.demand <= draft.free]
+        late = {s.id: ratio(view, s) for s in jobs}
+        jobs.sort(key=lambda s: (-s.job.priority, -late[s.id], s.id))
+        bidding = ceil((1 - self.openness) * len(jobs))
+        bids = [(-s.job.priority, -self._bid(view, draft, s), s.id, s) for s in jobs[:bidding]]
+        served = [bid[-1] for bid in sorted(bids)] + jobs[bidding:]
+        refused: set[tuple[int, str]] = set()
+        for place, state in enumerate(served):
+            key = (state.demand, state.group)
+            if key in refused:
+                continue
+            own = state.gpus and draft.available(state.placement)
+            placement = state.placement if own else draft.tightest(state)
+            if placement is None:
+                refused.add(key)
+                continue
+            code = "bid_won" if place < bidding else "left_over"
+            draft.start(state, placement, Reason(code, (view.now - state.since, late[state.id])))
+
+    def _bid(self, view: View, draft: Draft, state: JobState) -> float:
+        """What a lease would take off its ratio, per GPU."""
+        placement = draft.tightest(state)
+        if placement is None:
+            return 0.0
+        done = self.lease_s * view.speed(state.job, placement) / state.job.iterations
+        return done / state.demand
+
+
+def ratio(view: View, state: JobState) -> float:
+    """Its finish-time ratio if it ran from now on."""
+    return (view.now - state.job.submit_s + view.left_s(state)) / state.ideal_s
