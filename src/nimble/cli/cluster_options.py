@@ -28,6 +28,9 @@ def setup(
     oversubscription: Annotated[
         float, _option("what could come from below over what may leave a rack", _WHERE)
     ] = 1.0,
+    gpus_per_machine: Annotated[
+        int, _option("where a Slurm file does not say", _WHERE)
+    ] = 8,
     trace: Annotated[str, _option("a file of jobs; without one they are made up", _WHAT)] = "",
     format: Annotated[str, _option("of the trace; else found by its header", _WHAT)] = "",
     generate: Annotated[

@@ -106,7 +106,7 @@ def _several(
     running = _outcomes(cases, html is not None, processes)
     outcomes = list(track(running, "simulating", len(cases), console=err, transient=True))
     _say(dict.fromkeys(note for outcome in outcomes for note in outcome.notes))
-    for made in tables(outcomes, out.width):
+    for made in tables(outcomes, out):
         out.print(made)
     if json_file is not None:
         _write(json_file, {"runs": [{"label": o.label, **o.as_json()} for o in outcomes]})

@@ -51,11 +51,13 @@ REST: tuple[tuple[str, Shown], ...] = (
 )
 
 
-def tables(outcomes: Sequence[Outcome], width: int) -> list[Table]:
-    """One table, or two where the terminal is narrow."""
+def tables(outcomes: Sequence[Outcome], console: Console) -> list[Table]:
+    """One table, or two where the console is too narrow for it."""
     speed: tuple[tuple[str, Shown], ...] = (("jobs/s", lambda run: f"{run['jobs_per_s']:,.0f}"),)
-    if width >= 130:
-        return [_table(outcomes, (*TIMES, *REST), speed)]
+    whole = _table(outcomes, (*TIMES, *REST), speed)
+    unbounded = console.options.update(width=10_000)
+    if console.measure(whole, options=unbounded).maximum <= console.width:
+        return [whole]
     return [_table(outcomes, TIMES, ()), _table(outcomes, REST, speed)]
 
 

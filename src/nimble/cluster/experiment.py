@@ -116,7 +116,11 @@ def make_policy(name: str, lease_s: float | None = None) -> Policy:
 @lru_cache(maxsize=2)
 def workload(setup: Setup) -> tuple[Topology, Jobs, tuple[str, ...]]:
     """The cluster, the jobs that come, and what there is to be said about them."""
-    topology = load_topology(setup.cluster, oversubscription=setup.oversubscription)
+    topology = load_topology(
+        setup.cluster,
+        oversubscription=setup.oversubscription,
+        gpus_per_machine=setup.gpus_per_machine,
+    )
     alone = alone_on(topology, setup.collective)
     if setup.load is not None and not setup.load > 0:
         raise InputError(f"load {setup.load:g}: expected a number above 0")

@@ -20,6 +20,7 @@ class Setup:
     # "16x16x8", or a file: our YAML, Slurm's topology.yaml or topology.conf.
     cluster: str = "16x16x8"
     oversubscription: float = 1.0
+    gpus_per_machine: int = 8  # Slurm's files do not say
     # What comes: the jobs of a trace, or made up.
     trace: str = ""
     format: str = ""  # of the trace; found by its header without

@@ -63,7 +63,7 @@ function inWords(template, numbers) {
 const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
 
 // Hues that differ for most eyes, each readable on light and on dark.
-const HUES = ['#3b7dd8', '#e0902f', '#c8485a', '#2f9e73', '#8a63c9', '#b9772f', '#4aa3b5', '#d06bae', '#7f8c3a',
+const HUES = ['#3b7dd8', '#e0902f', '#c8485a', '#2f9e73', '#8a63c9', '#3fa7bd', '#9a6a34', '#d06bae', '#7f8c3a',
   '#6b7a8f', '#a35d3d', '#5470c6', '#9a9a2f', '#c25b8a', '#3d8f8f', '#85714d', '#7d5fb2', '#5f9e3d'];
 const hue = (n) => HUES[n % HUES.length];
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

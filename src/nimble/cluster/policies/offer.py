@@ -60,7 +60,9 @@ def _next(queue: Iterator[JobState], taken: Container[int]) -> JobState | None:
     return next((state for state in queue if state.id not in taken), None)
 
 
-def outranked(view: View, draft: Draft, state: JobState, mine: Any, need: Need) -> Iterator[JobState]:
+def outranked(
+    view: View, draft: Draft, state: JobState, mine: Any, need: Need
+) -> Iterator[JobState]:
     """Running jobs that would give way to a waiting one with the need `mine`, the worst first.
 
     Those of lower priority, and those of the same priority that need more.

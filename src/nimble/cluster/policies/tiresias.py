@@ -97,9 +97,7 @@ class Tiresias:
         else:
             placement = draft.fit(state, tier)
         if placement is None:
-            givers = outranked(
-                view, draft, state, stands, lambda s: self._stands(s, view, memory)
-            )
+            givers = outranked(view, draft, state, stands, lambda s: self._stands(s, view, memory))
             placement = take_over(view, draft, state, tier, givers)
         if placement is None:
             return None
@@ -113,7 +111,9 @@ class Tiresias:
                 if state.since <= memory["seen"]:
                     break
                 if state.run_s > 0 and self._stands(state, view, memory) > 0:
-                    heappush(due, [state.since + self.patience * state.run_s, state.id, state.since])
+                    heappush(
+                        due, [state.since + self.patience * state.run_s, state.id, state.since]
+                    )
         memory["seen"] = now
         while due and due[0][0] <= now:
             _, job, since = heappop(due)
