@@ -12,6 +12,7 @@ from nimble.cluster.metrics import metrics
 from nimble.cluster.page import Run, page, unpack
 from nimble.cluster.page.pack import Packed, rounded
 from nimble.cluster.policies.fifo import Fifo
+from nimble.cluster.policy import REASONS
 from nimble.cluster.record import What
 
 CHATTY = Profile("chatty", 1.0, (12_500_000_000,))
@@ -72,7 +73,7 @@ def test_it_holds_every_row_of_every_job_in_order():
             count -= 1
         assert count == 0
     assert place == len(run.result.record)
-    assert shown["words"]["backfilled"].startswith("took GPUs that the job before it")
+    assert shown["words"]["backfilled"] == REASONS["backfilled"]
 
 
 def test_loads_of_links_are_what_the_jobs_sent_over_them():
