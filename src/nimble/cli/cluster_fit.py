@@ -77,9 +77,10 @@ def _show_pollux(models: list[Steps], verdict: Verdict, fabric: Fabric, plain: F
     out.print(table)
     within = sum(split.error <= 0.2 for split in verdict.splits)
     worst, error = verdict.worst
+    largest = max(split.error for split in verdict.splits)
     lines = [
-        f"within 20 % in {within} of {len(verdict.splits)} splits, at most "
-        f"{max(split.error for split in verdict.splits):.1%}; worst model {worst}, {error:.1%}",
+        f"within 20 % in {within} of {len(verdict.splits)} splits, {largest:.1%} at most",
+        f"worst model {worst}, {error:.1%}",
         "by model: " + ", ".join(f"{m} {e:.1%}" for m, e in verdict.by_model().items()),
         f"fitted to all: {_fabric(fabric)}",
         f"with the simulator's parameters only: {_fabric(plain, short=True)}",

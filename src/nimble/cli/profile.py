@@ -35,7 +35,7 @@ def profile_command(
     name: Annotated[str | None, typer.Option(help="what the profile is called")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="write the profile")] = None,
 ) -> None:
-    """Write a job's profile from a captured training step. Bytes are exact, compute is predicted."""
+    """Write a profile from a captured training step. Bytes are exact, compute is predicted."""
     if json_file is not None:
         or_exit(partial(check_writable, json_file))
     with err.status(f"capturing a step of {model}"):

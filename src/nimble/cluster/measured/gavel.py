@@ -129,7 +129,8 @@ def fit_gavel(measured: Sequence[Measured], dropped: int = 0) -> GavelFit:
     high = np.array([np.log(1e12), np.log(1e11), *[1.0] * len(families)])
 
     def misses(x: Column) -> Column:
-        return np.log(predicted(x) / seconds)
+        missed: Column = np.log(predicted(x) / seconds)
+        return missed
 
     x = least_squares(misses, start, bounds=(low, high), loss="soft_l1", f_scale=0.1).x
     overlap = {name: round(float(share), 3) for name, share in zip(families, x[2:], strict=True)}

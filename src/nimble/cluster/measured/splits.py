@@ -85,7 +85,7 @@ def _split(models: Sequence[Steps], fitted: Sequence[Steps]) -> Split:
         fabric=fabric,
         error=_median(found),
         by_model=tuple(float(np.median(errors)) for errors in found),
-        sync_error=_median([_errors(step_times(fabric, m)[1], m.sync_s) for m in tested]),
+        sync_error=_median([_sync_errors(fabric, m) for m in tested]),
         simulated_error=_median([_errors(step_times(simulated, m)[0], m.step_s) for m in tested]),
         constant_error=_median([_errors(slowdown * m.compute_s, m.step_s) for m in tested]),
     )
@@ -93,6 +93,12 @@ def _split(models: Sequence[Steps], fitted: Sequence[Steps]) -> Split:
 
 def _errors(predicted: Column, measured: Column) -> Column:
     return np.abs(predicted / measured - 1.0)
+
+
+def _sync_errors(fabric: Fabric, steps: Steps) -> Column:
+    """Of the steps in which any synchronisation was seen."""
+    seen = steps.sync_s > 0
+    return _errors(step_times(fabric, steps)[1][seen], steps.sync_s[seen])
 
 
 def _median(errors: Sequence[Column]) -> float:

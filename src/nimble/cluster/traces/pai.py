@@ -1,8 +1,8 @@
 """Alibaba's PAI (cluster-trace-gpu-v2020): `pai_task_table.csv`, which comes without a header.
 
 A job is all tasks of one `job_name` that ask for GPUs. A task asks for `inst_num` times `plan_gpu`
-per cent of a GPU; a job gets the sum, rounded up to whole GPUs. The table has no submission times: a
-job counts as submitted when its first task starts, and lasts until its last one ends.
+per cent of a GPU; a job gets the sum, rounded up. Submission times are not in it: a job
+counts as submitted when its first task starts, and lasts until its last one ends.
 """
 
 from __future__ import annotations
