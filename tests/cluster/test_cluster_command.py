@@ -67,6 +67,16 @@ def test_speedup_brings_jobs_sooner(tmp_path):
         assert figures(tmp_path / "out.json")["makespan_s"] == pytest.approx(makespan_s, rel=0.01)
 
 
+def test_a_trace_may_name_models_of_a_file(tmp_path):
+    (tmp_path / "mine.json").write_text('[{"name": "mine", "compute_s": 2.0, "buckets": []}]')
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("submit_s,gpus,iterations,model\n0,1,30,mine\n")
+    words = ["simulate", "--trace", trace, "--cluster", "1", "--policy", "fifo"]
+    assert "no profile for mine" in cluster(*words).output
+    cluster(*words, "--profiles", tmp_path / "mine.json", "--json", tmp_path / "out.json")
+    assert figures(tmp_path / "out.json")["makespan_s"] == 60
+
+
 def test_compare_runs_the_same_jobs_under_each_policy(tmp_path, monkeypatch):
     monkeypatch.setitem(POLICIES, "strict", lambda: named(Fifo(backfill=False), "strict"))
     result = cluster("compare", *SMALL, "--policies", "fifo,strict", "--json", tmp_path / "c.json",

@@ -33,6 +33,9 @@ def setup(
     ] = 8,
     trace: Annotated[str, _option("a file of jobs; without one they are made up", _WHAT)] = "",
     format: Annotated[str, _option("of the trace; else found by its header", _WHAT)] = "",
+    profiles: Annotated[
+        str, _option("a JSON file of profiles, besides the bundled ones", _WHAT)
+    ] = "",
     generate: Annotated[
         str, _option(f"arrivals of made-up jobs: {', '.join(ARRIVALS)}", _WHAT)
     ] = "poisson",

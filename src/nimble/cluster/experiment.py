@@ -7,6 +7,7 @@ import time
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from math import inf
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from nimble.cluster.outages import load_rules, random_outages
 from nimble.cluster.page.contents import Run
 from nimble.cluster.policies import POLICIES
 from nimble.cluster.policy import Policy
+from nimble.cluster.profile import read_profiles
 from nimble.cluster.profiles import bundled
 from nimble.cluster.result import Options, Outage, Result
 from nimble.cluster.rules import Rules
@@ -124,12 +126,15 @@ def workload(setup: Setup) -> tuple[Topology, Jobs, tuple[str, ...]]:
     alone = alone_on(topology, setup.collective)
     if setup.load is not None and not setup.load > 0:
         raise InputError(f"load {setup.load:g}: expected a number above 0")
+    profiles = dict(bundled())
+    if setup.profiles:
+        profiles |= {profile.name: profile for profile in read_profiles(Path(setup.profiles))}
     notes: list[str] = []
     if setup.trace:
         trace = read(setup.trace, setup.format)
         notes.append(trace.report.text(3))
         jobs = trace.jobs(
-            alone, bundled(), seed=setup.seed, checkpoint_s=setup.checkpoint,
+            alone, profiles, seed=setup.seed, checkpoint_s=setup.checkpoint,
             restart_s=setup.restart,
         )  # fmt: skip
         jobs = jobs if setup.load is None else to_load(jobs, setup.load, topology.gpus, alone)
@@ -140,7 +145,7 @@ def workload(setup: Setup) -> tuple[Topology, Jobs, tuple[str, ...]]:
         if setup.generate == "batch" and setup.load is not None:
             raise InputError("--load: batch arrivals come at once, they have no load")
         jobs = generate(
-            find_mix(setup.mix), setup.jobs, alone, bundled(), arrivals=setup.generate, load=load,
+            find_mix(setup.mix), setup.jobs, alone, profiles, arrivals=setup.generate, load=load,
             cluster_gpus=topology.gpus, largest=topology.gpus, tenants=setup.tenants,
             checkpoint_s=setup.checkpoint, restart_s=setup.restart, seed=setup.seed,
         )  # fmt: skip

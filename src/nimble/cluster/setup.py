@@ -24,6 +24,7 @@ class Setup:
     # What comes: the jobs of a trace, or made up.
     trace: str = ""
     format: str = ""  # of the trace; found by its header without
+    profiles: str = ""  # a file of profiles, besides those that are bundled
     generate: str = "poisson"
     mix: str = "dally"
     jobs: int = 1000
