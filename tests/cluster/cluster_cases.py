@@ -15,15 +15,16 @@ PROFILES = (
 
 
 def cluster(rng: random.Random) -> Topology:
-    depth = rng.choice((1, 2, 3, 3, 3, 4))
-    shape = [rng.randint(1, 3) for _ in range(depth - 1)] + [rng.choice((1, 2, 4, 8))]
+    depth = rng.choice((1, 2, 2, 3, 3, 3, 4))
+    shape = [rng.randint(1, 4) for _ in range(depth - 1)] + [rng.choice((1, 2, 4, 8))]
     return grid(shape, oversubscription=rng.choice((1.0, 2.0, 8.0, 32.0)))
 
 
 def jobs(rng: random.Random, topology: Topology, count: int) -> list[Job]:
     """Submitted over a time that keeps the cluster about full; sizes from one GPU to all."""
     made = []
-    sizes = [g for g in (1, 1, 2, 2, 3, 4, 5, 8, 12, 16, topology.gpus) if g <= topology.gpus]
+    sizes = [g for g in (1, 1, 2, 3, 4, 5, 6, 9, 10, 12, 16) if g <= topology.gpus]
+    sizes.append(topology.gpus)
     at = 0.0
     for i in range(count):
         at += rng.choice((0.0, rng.expovariate(1 / 200)))

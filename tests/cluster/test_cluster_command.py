@@ -234,7 +234,7 @@ outages: [{machine: 1, at_s: 100, until_s: 200}]
 
 def test_rules_are_read_from_a_file(tmp_path):
     from nimble.cluster import parse
-    from nimble.cluster.outages import load_rules
+    from nimble.cluster.rules_files import load_rules
 
     path = tmp_path / "rules.yaml"
     path.write_text(RULES)

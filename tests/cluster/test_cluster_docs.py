@@ -8,7 +8,7 @@ import yaml
 
 from nimble.cluster import Job, Profile, parse, simulate
 from nimble.cluster.experiment import run
-from nimble.cluster.outages import load_rules
+from nimble.cluster.rules_files import load_rules
 from nimble.cluster.setup import Setup
 from nimble.cluster.topology_files import load_topology
 

@@ -7,6 +7,8 @@ from collections import Counter
 
 import cluster_cases as cases
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 from plain_fleet import PlainFleet
 
 from nimble.cluster import Job, Options, Outage, grid, simulate
@@ -17,36 +19,37 @@ from nimble.cluster.simulator import Simulation
 from nimble.errors import InvariantError
 
 
-def short_lease(name: str):
-    """Leases short enough to end within the random jobs' lives."""
-    return Dally(lease_s=60.0, history=4) if name == "dally" else POLICIES[name]()
+def made(name: str):
+    """A policy with leases short enough to end within the random jobs' lives."""
+    policy = POLICIES[name]()
+    if hasattr(policy, "lease_s"):
+        policy.lease_s, policy.tick_s = 60.0, 1.0
+    return policy
 
 
-def run_random(count: int, seed: int) -> Counter[str]:
+@pytest.mark.parametrize("count", [50, pytest.param(1000, marks=pytest.mark.full)])
+def test_all_invariants_hold_on_random_runs(count):
     seen: Counter[str] = Counter()
-    names = sorted(POLICIES)
-    for i in range(count):
-        rng = random.Random(seed + i)
+
+    @settings(
+        max_examples=count, deadline=None, database=None, derandomize=True, phases=[Phase.generate]
+    )
+    @given(st.integers(0, 2**48), st.sampled_from(sorted(POLICIES)))
+    def check(seed: int, name: str) -> None:
+        rng = random.Random(seed)
         topology = cases.cluster(rng)
         trace = cases.jobs(rng, topology, rng.randint(5, 40))
-        result = simulate(
-            topology, trace, short_lease(names[i % len(names)]), cases.options(rng, topology)
-        )
+        result = simulate(topology, trace, made(name), cases.options(rng, topology))
         assert result.complete
+        seen["runs"] += 1
         seen["queueing"] += bool(result.waited_s.sum() > 0)
         seen["preemption"] += bool(result.preemptions.sum())
         seen["spanning"] += sum(result.placements[1:]) > 0
         seen["shared link"] += result.shared_link_s > 0
-    return seen
 
-
-@pytest.mark.parametrize(
-    ("count", "seed"), [(60, 0), pytest.param(1000, 10_000, marks=pytest.mark.full)]
-)
-def test_all_invariants_hold_on_random_runs(count, seed):
-    seen = run_random(count, seed)
+    check()
     for what in ("queueing", "preemption", "spanning", "shared link"):
-        assert seen[what] >= 0.3 * count, seen
+        assert seen[what] >= 0.3 * seen["runs"], seen
 
 
 class Broken:

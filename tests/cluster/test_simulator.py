@@ -160,6 +160,10 @@ def test_a_run_can_stop_early():
     assert not result.complete
     assert result.finish_s[0] == 100
     assert list(result.first_start_s[:2]) == [0, 100]
+    assert list(result.run_s) == [100, 50, 0]
+    assert list(result.compute_s) == [100, 50, 0]
+    assert list(result.waited_s) == [0, 100, 0]
+    assert result.end_s == 150
     assert result.submit_s[2] == 500
 
 

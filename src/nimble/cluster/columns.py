@@ -23,7 +23,8 @@ class Columns:
     def __init__(self, jobs: int) -> None:
         self._rows = array("d", NEVER_CAME) * jobs
 
-    def write(self, state: JobState, now: float) -> None:
+    def write(self, state: JobState, now: float, done: float | None = None) -> None:
+        """`done`: its work now, if it runs."""
         on = 0.0 if state.finished else now - state.since
         running = state.gpus > 0
         at = state.row * len(NAMES)
@@ -35,7 +36,7 @@ class Columns:
                 state.ideal_s,
                 state.waited_s + (0.0 if running else on),
                 state.run_s + (on if running else 0.0),
-                state.iterations_s,
+                state.iterations_s + (0.0 if done is None else (done - state.done) * state.unit_s),
                 state.overhead_s,
                 state.attained_gpu_s + on * state.gpus,
                 state.preemptions,

@@ -17,7 +17,7 @@ from nimble.cluster.generate import generate
 from nimble.cluster.jobs import Jobs
 from nimble.cluster.metrics import metrics
 from nimble.cluster.mixes import find_mix
-from nimble.cluster.outages import load_rules, random_outages
+from nimble.cluster.outages import random_outages
 from nimble.cluster.page.contents import Run
 from nimble.cluster.policies import POLICIES
 from nimble.cluster.policy import Policy
@@ -25,6 +25,7 @@ from nimble.cluster.profile import read_profiles
 from nimble.cluster.profiles import bundled
 from nimble.cluster.result import Options, Outage, Result
 from nimble.cluster.rules import Rules
+from nimble.cluster.rules_files import load_rules
 from nimble.cluster.setup import ARRIVALS, Setup
 from nimble.cluster.simulator import simulate
 from nimble.cluster.topology import Topology
@@ -173,7 +174,11 @@ def options_of(setup: Setup, topology: Topology, jobs: Jobs) -> Options:
         work = float(np.dot(jobs.gpus_max, jobs.iterations * alone))
         until_s = 2 * (float(jobs.submit_s[-1]) + work / topology.gpus)
         outages += random_outages(
-            len(topology.machines), setup.mtbf * 3600, setup.repair * 3600, until_s, setup.seed
+            topology,
+            until_s=until_s,
+            between_s=setup.mtbf * 3600,
+            repair_s=setup.repair * 3600,
+            seed=setup.seed,
         )
     return Options(
         contention=setup.contention,

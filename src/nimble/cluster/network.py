@@ -61,12 +61,7 @@ def cost(
         return Cost(len(around), compute_s, compute_s, ())
     inside = max(count for _, count in placement)
     weights = _weights(topology, collective, gpus, around)
-    within = (
-        2 * (inside - 1) / inside
-        if collective is Collective.HIERARCHICAL
-        else (2 * (gpus - 1) / gpus if collective is Collective.RING else 2.0)
-    )
-    slowest = within / topology.tiers[0].bandwidth if inside > 1 else 0.0
+    slowest = _within(collective, gpus, inside) / topology.tiers[0].bandwidth
     for link, weight in weights.items():
         slowest = max(slowest, weight / topology.capacity[link])
     latency_s = hops(collective, gpus, inside, around) * topology.tiers[len(around)].latency_s
@@ -88,6 +83,15 @@ def crossed(topology: Topology, placement: Placement) -> list[list[int]]:
 def speed(profile: Profile, kind: str) -> float:
     """How fast a GPU of `kind` computes, relative to the profile's reference GPU."""
     return next((relative for name, relative in profile.speeds if name == kind), 1.0)
+
+
+def _within(collective: Collective, gpus: int, inside: int) -> float:
+    """Bytes each way per byte all-reduced, of a GPU to others of its machine."""
+    if inside == 1:
+        return 0.0
+    if collective is Collective.HIERARCHICAL:
+        return 2 * (inside - 1) / inside
+    return 2 * (gpus - 1) / gpus if collective is Collective.RING else 2.0
 
 
 def _weights(

@@ -78,7 +78,7 @@ REASONS: dict[str, str] = {
     "machine_failed": "machine {0:.0f} failed; went back to the last checkpoint",
     "machine_drained": "machine {0:.0f} is being drained",
     "tightest_free": "took the tightest free GPUs after {0:.0f} s",
-    "backfilled": "took the tightest free GPUs, too few for a larger job that waits, after {0:.0f} s",
+    "backfilled": "took GPUs that are too few for a larger job ahead of it, after {0:.0f} s",
     "fits_machine": "fits inside a machine, after {0:.0f} s",
     "fits_rack": "wants more GPUs than a machine has: took a rack after {0:.0f} s",
     "fits_network": "wants more GPUs than a rack has: took the network after {0:.0f} s",
@@ -87,6 +87,10 @@ REASONS: dict[str, str] = {
     "lease_better": "its lease ended and closer GPUs were free",
     "lease_ended": "its lease ended and a job that was slowed more took its GPUs",
     "outranked": "gave way to job {0:.0f}",
+    "too_few_free": "wants {0:.0f} GPUs; {1:.0f} are free",
+    "waits_machine": "waits for {0:.0f} GPUs in one machine; takes a rack in {1:.0f} s",
+    "waits_rack": "waits for {0:.0f} GPUs in one rack; takes the network in {1:.0f} s",
+    "waits_gpus": "waits for {0:.0f} GPUs anywhere; {1:.0f} are free",
 }
 
 

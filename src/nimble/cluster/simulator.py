@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from heapq import heapify, heappop
-from itertools import pairwise
-from math import inf, isfinite
+from math import inf
 
 import numpy as np
 
 from nimble._cluster import Fleet
 from nimble.cluster.columns import Columns
+from nimble.cluster.intake import check_jobs, in_order
 from nimble.cluster.invariants import Ledger
 from nimble.cluster.job import Job
 from nimble.cluster.policy import Action, Kind, Memory, Policy
@@ -21,7 +20,7 @@ from nimble.cluster.result import Options, Result
 from nimble.cluster.state import JobState
 from nimble.cluster.topology import Placement, Topology
 from nimble.cluster.view import View
-from nimble.errors import InputError, PolicyError
+from nimble.errors import PolicyError
 
 # A policy that keeps waking up while nothing runs and nothing arrives will never do anything.
 IDLE_WAKES = 10_000
@@ -105,8 +104,9 @@ class Simulation:
             breaks = self._machines[0][0] if self._machines else inf
             now = min(ends, arrives, breaks, self._wake)
             if now > self.options.until_s:
+                self.now = view.now = self.options.until_s
                 return
-            if now == inf:
+            if now == inf or (self._next is None and not view.jobs):
                 break
             self.now = view.now = now
             self.ended = view.ended = []
@@ -342,7 +342,8 @@ class Simulation:
         """What has happened so far."""
         self.record.end_s = self.now
         for state in self.view.jobs.values():
-            self.columns.write(state, self.now)
+            done = self.fleet.done(state.id, self.now) if state.gpus else None
+            self.columns.write(state, self.now, done)
         return Result(
             topology=self.topology,
             policy=self.name,
@@ -373,47 +374,8 @@ def fleet_of(topology: Topology, options: Options) -> Fleet:
     )
 
 
-def check_jobs(topology: Topology, jobs: Sequence[Job]) -> array[float]:
-    """When each is submitted. InputError if two share an id, or one can never run."""
-    ids: set[int] = set()
-    submitted = array("d")
-    for job in jobs:
-        submitted.append(job.submit_s)
-        ids.add(job.id)
-        if (
-            1 <= job.gpus_min <= job.gpus_max
-            and job.gpus_min <= topology.gpus
-            and job.iterations >= 1
-            and job.profile.compute_s > 0
-            and isfinite(job.submit_s)
-            and job.id >= 0
-            and len(ids) == len(submitted)
-        ):
-            continue
-        what = f"job {job.id} ({job.name})"
-        if job.id < 0 or len(ids) < len(submitted):
-            raise InputError(f"{what}: ids are distinct and not negative")
-        if job.gpus_min > topology.gpus:
-            raise InputError(
-                f"{what} wants {job.gpus_min} GPUs; the cluster has {topology.gpus}. "
-                "Leave it out, or take a larger cluster"
-            )
-        if not 1 <= job.gpus_min <= job.gpus_max:
-            raise InputError(f"{what} wants {job.gpus_min} to {job.gpus_max} GPUs")
-        raise InputError(f"{what} has no work, or no time of submission")
-    return submitted
-
-
-def in_order(jobs: Sequence[Job], submitted: Sequence[float]) -> Iterator[tuple[int, Job]]:
-    """(place, job) by submission, then place. Jobs in order already are read one at a time."""
-    if all(before <= after for before, after in pairwise(submitted)):
-        return enumerate(jobs)
-    order = sorted(range(len(submitted)), key=submitted.__getitem__)
-    return ((place, jobs[place]) for place in order)
-
-
 def _name(state: JobState) -> str:
     return f"job {state.id} ({state.job.name})"
 
 
-__all__ = ["Simulation", "check_jobs", "simulate"]
+__all__ = ["Simulation", "simulate"]

@@ -267,6 +267,10 @@ class Draft:
         """Whether all of these GPUs are free, and the rules let it have them."""
         return self.available(placement)
 
+    def allows(self, state: JobState) -> bool:
+        """Whether the rules would let it start if enough GPUs were free."""
+        return True
+
     def start(self, state: JobState, placement: Placement, reason: Reason) -> None:
         """Start a waiting job, or put one that was released on `placement` (maybe its own)."""
         self._fleet.take(placement)

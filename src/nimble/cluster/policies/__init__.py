@@ -6,6 +6,7 @@ from functools import partial
 
 from nimble.cluster.policies.a_srpt import ASrpt
 from nimble.cluster.policies.dally import Dally
+from nimble.cluster.policies.dally_plus import DallyPlus
 from nimble.cluster.policies.fifo import Fifo
 from nimble.cluster.policies.gandiva import Gandiva
 from nimble.cluster.policies.gavel import Gavel
@@ -20,6 +21,9 @@ from nimble.cluster.policies.tiresias_gittins import TiresiasGittins
 # What `--policy NAME` makes. Values are called without arguments.
 POLICIES = {
     "dally": Dally,
+    "dally-fixed": partial(Dally, rack=6.0, network=12.0, name="dally-fixed"),
+    "dally-none": partial(Dally, rack=0.0, network=0.0, name="dally-none"),
+    "dally+": DallyPlus,
     "fifo": Fifo,
     "srtf": Srtf,
     "srsf": Srsf,

@@ -44,8 +44,6 @@ class Dally:
     `rack` and `network`: fixed timers in leases, instead of tuned ones; 0 and 0 never wait.
     """
 
-    name = "dally"
-
     def __init__(
         self,
         lease_s: float = 600.0,
@@ -53,7 +51,9 @@ class Dally:
         rack: float | None = None,
         network: float | None = None,
         tick_s: float | None = None,
+        name: str = "dally",
     ) -> None:
+        self.name = name
         self.lease_s = lease_s
         self.history = history
         self.fixed = (0.0, rack, network)
@@ -68,18 +68,20 @@ class Dally:
         return _score(state.done / state.job.iterations, state.run_s, state.ideal_s), state.since
 
     def decide(self, view: View, memory: Memory, now: float) -> Decision:
-        if not view.waiting:
+        waiting = len(view.waiting)
+        if not waiting:
             return (), memory, inf
-        ended = view.expired()
-        wake_at = view.next_expiry()
-        if not ended and not view.free:
-            return (), memory, wake_at
         draft = view.draft()
-        bids, ripe_at = self._bids(draft, view, memory)
-        self._auction(draft, view, memory, bids)
-        if ended and len(draft.taken) < len(view.waiting):
+        ripe_at = inf
+        if view.free:
+            bids, ripe_at = self._bids(draft, view, memory)
+            self._auction(draft, view, memory, bids)
+            if len(draft.taken) == waiting:
+                return draft.actions(), memory, inf
+        ended = view.expired()
+        if ended:
             ripe_at = min(ripe_at, self._rebid(draft, view, memory, ended))
-        return draft.actions(), memory, min(wake_at, ripe_at)
+        return draft.actions(), memory, min(ripe_at, view.next_expiry())
 
     def _rebid(self, draft: Draft, view: View, memory: Memory, ended: list[JobState]) -> float:
         """Offers the GPUs of jobs whose lease has ended; says when a timer runs out."""
@@ -174,6 +176,18 @@ class Dally:
         elsewhere = draft.fit(state, tightest, state.gpus)
         if elsewhere is not None:
             draft.start(state, elsewhere, LEASE_BETTER)
+
+    def why_waiting(self, state: JobState, view: View, memory: Memory, now: float) -> Reason:
+        """What it waits for, and how long it will before it takes less."""
+        top = len(view.topology.tiers) - 1
+        tightest = view.topology.tightest(state.demand) or 0
+        for tier in range(tightest + 1, top + 1):
+            reach = 2 if tier == top else 1
+            wait_s = self.timer(memory, reach, state.demand, now) * self.lease_s
+            if now < state.since + wait_s:
+                code = "waits_rack" if tier > 1 else "waits_machine"
+                return Reason(code, (state.demand, state.since + wait_s - now))
+        return Reason("waits_gpus", (state.demand, view.free))
 
     def timer(self, memory: Memory, reach: int, gpus: int, now: float) -> float:
         """Leases to wait before a rack (1) or the network (2) is taken."""

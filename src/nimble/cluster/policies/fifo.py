@@ -21,6 +21,9 @@ class Fifo:
     def rank(self, state: JobState, view: View) -> float:
         return state.job.submit_s
 
+    def why_waiting(self, state: JobState, view: View, memory: Memory, now: float) -> Reason:
+        return Reason("too_few_free", (state.demand, view.free))
+
     def decide(self, view: View, memory: Memory, now: float) -> Decision:
         waiting = view.waiting
         if not waiting or not view.free:

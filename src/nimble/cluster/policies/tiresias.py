@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from heapq import heappop, heappush
 from math import inf
 
 from nimble.cluster.job import Job
+from nimble.cluster.policies import due
 from nimble.cluster.policies.consolidation import is_skewed, widest
 from nimble.cluster.policies.offer import Offer, next_round, offer, outranked, take_over
 from nimble.cluster.policy import Decision, Memory, Reason
@@ -45,9 +45,8 @@ class Tiresias:
             self.name = f"{self.name}-released"
 
     def start(self) -> Memory:
-        # due: when waiting jobs will be lifted, a heap of [time, job, since]. lifted: waiting jobs
-        # that were. forgiven: GPU-seconds that no longer count, by job. seen: the last decision.
-        return {"due": [], "lifted": [], "forgiven": {}, "seen": -1.0}
+        # due: whom to lift, and when. forgiven: GPU-seconds that no longer count, by job.
+        return {"due": due.begin(), "forgiven": {}}
 
     def standing(self, gpu_s: float, memory: Memory) -> float:
         """Where a job with so much attained service stands; smaller first."""
@@ -66,11 +65,12 @@ class Tiresias:
         self.learn(view, memory)
         for state in view.ended:
             memory["forgiven"].pop(str(state.id), None)
-        self._lift(view, memory, now)
         if not view.waiting:
             return (), memory, inf
+        for state in due.update(view, memory["due"], lambda s: self._lifted_at(s, view, memory)):
+            memory["forgiven"][str(state.id)] = state.attained_gpu_s
         draft = view.draft()
-        lifted = [view.jobs[job] for job in memory["lifted"]]
+        lifted = [view.jobs[job] for job in memory["due"]["come"]]
         first = {state.id for state in lifted}
 
         def place(state: JobState) -> Offer | None:
@@ -78,7 +78,6 @@ class Tiresias:
             return self._place(view, draft, state, memory, stands)
 
         offer(view, draft, place, lifted)
-        memory["lifted"] = [job for job in memory["lifted"] if job not in draft.taken]
         return draft.actions(), memory, next_round(now, self.round_s)
 
     def learn(self, view: View, memory: Memory) -> None:
@@ -97,27 +96,16 @@ class Tiresias:
         else:
             placement = draft.fit(state, tier)
         if placement is None:
-            givers = outranked(view, draft, state, stands, lambda s: self._stands(s, view, memory))
+            givers = outranked(
+                view, draft, state, stands, lambda s: self._stands(s, view, memory)
+            )
             placement = take_over(view, draft, state, tier, givers)
         if placement is None:
             return None
         return placement, Reason("attained", (view.now - state.since, stands))
 
-    def _lift(self, view: View, memory: Memory, now: float) -> None:
-        """Jobs that have waited too long for what they had start over in the first queue."""
-        due = memory["due"]
-        for bucket in view.waiting.buckets():
-            for state in bucket.newest():
-                if state.since <= memory["seen"]:
-                    break
-                if state.run_s > 0 and self._stands(state, view, memory) > 0:
-                    heappush(
-                        due, [state.since + self.patience * state.run_s, state.id, state.since]
-                    )
-        memory["seen"] = now
-        while due and due[0][0] <= now:
-            _, job, since = heappop(due)
-            found = view.jobs.get(job)
-            if found is not None and not found.gpus and found.since == since:
-                memory["lifted"].append(job)
-                memory["forgiven"][str(job)] = found.attained_gpu_s
+    def _lifted_at(self, state: JobState, view: View, memory: Memory) -> float | None:
+        """When a job has waited too long for what it had, and starts over in the first queue."""
+        if state.run_s > 0 and self._stands(state, view, memory) > 0:
+            return state.since + self.patience * state.run_s
+        return None
