@@ -17,9 +17,10 @@ from rich.progress import track
 from nimble.cli.cluster_options import takes_setup
 from nimble.cli.cluster_tables import summary, tables
 from nimble.cli.console import check_writable, err, or_exit, out
-from nimble.cluster.experiment import Outcome, make_policy, run
+from nimble.cluster.experiment import Outcome, run
 from nimble.cluster.page import page
 from nimble.cluster.policies import POLICIES
+from nimble.cluster.policies.named import make_policy
 from nimble.cluster.setup import Setup, varied
 from nimble.cluster.story import story
 

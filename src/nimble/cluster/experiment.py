@@ -19,8 +19,7 @@ from nimble.cluster.metrics import metrics
 from nimble.cluster.mixes import find_mix
 from nimble.cluster.outages import random_outages
 from nimble.cluster.page.contents import Run
-from nimble.cluster.policies import POLICIES
-from nimble.cluster.policy import Policy
+from nimble.cluster.policies.named import make_policy
 from nimble.cluster.profile import read_profiles
 from nimble.cluster.profiles import bundled
 from nimble.cluster.result import Options, Outage, Result
@@ -98,22 +97,6 @@ def run(setup: Setup, label: str = "", *, keep: bool = False, rates: bool = Fals
         result if keep else None,
         tuple(getattr(policy, "reasons", {}).items()),
     )
-
-
-def make_policy(name: str, lease_s: float | None = None) -> Policy:
-    """The policy of that name, with leases of that length if it has leases."""
-    if name not in POLICIES:
-        raise InputError(
-            f"policy {name!r}: expected one of {', '.join(POLICIES)}, or file.py:Class of your own"
-        )
-    made: Any = POLICIES[name]()
-    if lease_s is not None:
-        if not lease_s > 0:
-            raise InputError(f"lease {lease_s}: expected seconds above 0")
-        if hasattr(made, "lease_s"):
-            made = POLICIES[name](lease_s=lease_s)
-    policy: Policy = made
-    return policy
 
 
 @lru_cache(maxsize=2)
