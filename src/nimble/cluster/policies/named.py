@@ -39,8 +39,9 @@ def _found(name: str) -> Callable[..., Any]:
     where, colon, attribute = name.rpartition(":")
     if not colon:
         if name in POLICIES:
-            known: Callable[..., Any] = POLICIES[name]
-            return known
+            known: Any = POLICIES[name]
+            make: Callable[..., Any] = known
+            return make
         hint = f"{name}:Class" if name.endswith(".py") else "file.py:Class of your own"
         raise InputError(f"policy {name!r}: expected one of {', '.join(POLICIES)}, or {hint}")
     found = getattr(_module(where), attribute, None)
