@@ -15,7 +15,7 @@ from nimble.cluster.page.contents import Run, contents
 from nimble.cluster.page.pack import Packed, unpack
 
 # More rows or jobs than this and only each n-th job is listed: a page stays below about 15 MB.
-ROWS = 1_300_000
+ROWS = 1_700_000
 JOBS = 1_000_000
 SCRIPTS = ("base.js", "charts.js", "gantt.js", "links.js", "jobs.js", "main.js")
 
