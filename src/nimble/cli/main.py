@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import torch
 import typer
-from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
@@ -25,8 +22,14 @@ from nimble.bench.contestants import KNOWN, NIMBLE, TRAINERS
 from nimble.bench.training import OPTIMIZERS, named
 from nimble.cli.check import Row, check
 from nimble.cli.cluster import cluster_app
+from nimble.cli.console import check_writable
+from nimble.cli.console import err as _err
+from nimble.cli.console import or_exit as _or_exit
+from nimble.cli.console import out as _out
 from nimble.cli.demo import demo as run_demo
+from nimble.cli.predict import predict_command
 from nimble.cli.profile import profile_command
+from nimble.cli.reproduce import reproduce_app
 from nimble.errors import InputError, NimbleError
 from nimble.observe.timeline import check_path
 from nimble.targets import check_target, make
@@ -36,12 +39,10 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.command(name="predict")(predict_command)
 app.command(name="profile")(profile_command)
 app.add_typer(cluster_app, name="cluster")
-# A file or a pipe has no width; a table cut off at 80 columns cannot be read.
-_out = Console(width=None if sys.stdout.isatty() else 160)
-_err = Console(stderr=True)
-T = TypeVar("T")
+app.add_typer(reproduce_app, name="reproduce")
 
 _TARGET = "a network's name (see nimble networks), module:factory or file.py:factory"
 Target = Annotated[
@@ -133,7 +134,7 @@ def check_command(
 ) -> None:
     """Compile models, compare them with eager PyTorch, exit with 1 if anything differs."""
     if json_file is not None:
-        _or_exit(lambda: _check_writable(json_file))
+        _or_exit(lambda: check_writable(json_file))
     rows = []
     for target in track(targets, "checking", console=_err, transient=True):
         try:
@@ -152,11 +153,6 @@ def check_command(
     typer.echo(f"{len(rows) - len(failed)} passed, {len(failed)} failed")
     if failed:
         raise typer.Exit(1)
-
-
-def _check_writable(path: Path) -> None:
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise InputError(f"{path}: no file can be written there")
 
 
 @app.command(name="bench")
@@ -187,7 +183,7 @@ def bench_command(
         lambda: Settings(tuple(_listed(against)), _numbers(threads), rounds, seconds, timeout, busy)
     )
     for path in filter(None, (json_file, html)):
-        _or_exit(partial(_check_writable, path))
+        _or_exit(partial(check_writable, path))
     names = _or_exit(lambda: _named(models))
     if train is not None:
         names = _or_exit(lambda: [named(name, train) for name in names])
@@ -241,12 +237,3 @@ def table(rows: Sequence[Row]) -> Table:
             f"{row.compile_s:.1f}",
         )  # fmt: skip
     return made
-
-
-def _or_exit(action: Callable[[], T]) -> T:
-    """The result, or the error's message without a traceback and exit status 1."""
-    try:
-        return action()
-    except NimbleError as error:
-        _err.print(f"[red]{type(error).__name__}[/red]: {error}", highlight=False, soft_wrap=True)
-        raise typer.Exit(1) from error

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import torch
 import typer
-from torch.utils._pytree import tree_map_only
 
-from nimble.bench.training import OPTIMIZERS, goal, loss
+from nimble.bench.training import OPTIMIZERS
 from nimble.cli.console import check_writable, err, or_exit, out
+from nimble.cli.training import in_training
 from nimble.cluster.buckets import FULL
 from nimble.cluster.profile import Profile, write_profile
 from nimble.devices.sim import find_gpu, gpu_names
 from nimble.errors import InputError
 from nimble.profiling import profile_step
-from nimble.targets import make
 
 
 def profile_command(
@@ -53,27 +50,10 @@ def profile_command(
 
 
 def _profile(model: str, gpu: str, train: str, bucket_mb: float, name: str) -> Profile:
-    if train not in OPTIMIZERS:
-        raise InputError(f"--train {train}: expected one of {', '.join(OPTIMIZERS)}")
     if not bucket_mb > 0:
         raise InputError(f"--bucket-mb {bucket_mb}: expected more than 0")
-    found = find_gpu(gpu)
-    made = make(model)
-    if not isinstance(made.model, torch.nn.Module) or made.kwargs:
-        raise InputError(f"{model}: only a module with positional arguments can be trained here")
-    network = made.model.train().requires_grad_(True)
-    target = goal(_shapes(network, made.args))
-    optimizer = OPTIMIZERS[train](network.parameters())
-    batch = (*made.args, target)
-    return profile_step(network, loss, optimizer, batch, name, found, round(bucket_mb * 2**20))
-
-
-def _shapes(network: torch.nn.Module, args: tuple[Any, ...]) -> Any:
-    """What a network gives, without its contents."""
-    copied = deepcopy(network).to("meta")
-    on_meta = tree_map_only(torch.Tensor, lambda tensor: tensor.to("meta"), args)
-    with torch.no_grad():
-        return copied(*on_meta)
+    parts = in_training(model, train)
+    return profile_step(*parts, name, find_gpu(gpu), round(bucket_mb * 2**20))
 
 
 def _listed(buckets: tuple[int, ...], most: int = 8) -> str:
