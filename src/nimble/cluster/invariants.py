@@ -76,7 +76,8 @@ class Ledger:
                     "no GPU is booked twice or lost",
                     f"{of.name} has {of.gpus}, of which {held[machine]} are held and {free} free",
                 )
-            offered = 0 if sim._down[machine] else free
+            drained = sim.keeper is not None and machine in sim.keeper.drained
+            offered = 0 if sim._down[machine] or drained else free
             if sim.fleet.free_in(machine) != offered:
                 self._fail("the index of free GPUs is right", f"{of.name} offers another number")
         root = len(sim.topology.parent) - 1

@@ -14,9 +14,11 @@ from nimble.cluster.columns import Columns
 from nimble.cluster.intake import check_jobs, in_order
 from nimble.cluster.invariants import Ledger
 from nimble.cluster.job import Job
+from nimble.cluster.keeper import Keeper, check_quotas
 from nimble.cluster.policy import Action, Kind, Memory, Policy
 from nimble.cluster.record import Record, What
 from nimble.cluster.result import Options, Result
+from nimble.cluster.rules import Rules
 from nimble.cluster.state import JobState
 from nimble.cluster.topology import Placement, Topology
 from nimble.cluster.view import View
@@ -55,11 +57,15 @@ class Simulation:
         self.policy = policy
         self.name = str(getattr(policy, "name", type(policy).__name__))
         self.options = options
-        self.fleet = fleet_of(topology, options)
+        check_quotas(options.rules, jobs)
+        # Only where there are rules: most runs have none.
+        self.keeper = Keeper(topology, options.rules) if options.rules != Rules() else None
+        self.fleet = fleet_of(topology, options, self.keeper.classes if self.keeper else 1)
         self.view = View(
             topology,
             self.fleet,
             rules=options.rules,
+            keeper=self.keeper,
             collective=options.collective,
             lease_s=getattr(policy, "lease_s", inf),
             tick_s=getattr(policy, "tick_s", 0.0),
@@ -83,6 +89,7 @@ class Simulation:
         self._idle = 0
         self._machines = [(o.until_s, 0, o.machine) for o in options.outages]
         self._machines += [(o.at_s, 1, o.machine) for o in options.outages]
+        self._machines += [(at, 2, -1) for at in (self.keeper.times() if self.keeper else ())]
         heapify(self._machines)
         self._down = [0] * len(topology.machines)
         self._ledger = Ledger(self) if options.invariants else None
@@ -164,19 +171,43 @@ class Simulation:
 
     def _machine(self, event: tuple[float, int, int]) -> None:
         _, fails, machine = event
+        if machine < 0:
+            self._rules_change()
+            return
         name = self.topology.names[machine]
         self.last = (f"{'failure' if fails else 'repair'} of {name}", None)
         self.events += 1
         self.record.add(self.now, What.DOWN if fails else What.UP, -1, (), "", (machine,))
         # Outages of one machine may overlap: it is up when none is left.
         self._down[machine] += 1 if fails else -1
-        self.fleet.set_open(machine, not self._down[machine])
+        self._open(machine)
         if fails:
-            hit = [
-                s for s in self.view.running.values() if any(m == machine for m, _ in s.placement)
-            ]
-            for state in hit:
+            for state in self._on(machine):
                 self._lose(state, machine)
+
+    def _open(self, machine: int) -> None:
+        drained = self.keeper is not None and machine in self.keeper.drained
+        self.fleet.set_open(machine, not self._down[machine] and not drained)
+
+    def _on(self, machine: int) -> list[JobState]:
+        running = self.view.running.values()
+        return [s for s in running if any(m == machine for m, _ in s.placement)]
+
+    def _rules_change(self) -> None:
+        """A reservation or a drain begins or ends."""
+        assert self.keeper is not None
+        self.last = ("change of the rules", None)
+        self.events += 1
+        self.keeper.update(self.now)
+        for machine, owner in enumerate(self.keeper.owner):
+            self.fleet.set_class(machine, owner)
+            self._open(machine)
+        for machine in sorted(self.keeper.stopped(self.now)):
+            for state in self._on(machine):
+                self._leave(state)
+                state.preemptions += 1
+                self.record.add(self.now, What.STOP, state.id, (), "machine_drained", (machine,))
+                self._wait(state)
 
     def _lose(self, state: JobState, machine: int) -> None:
         """A running job loses a machine: it goes back to its last checkpoint and waits."""
@@ -194,6 +225,8 @@ class Simulation:
         held_s = now - state.since
         done = self.fleet.fail(state.id, now) if failed else self.fleet.end(state.id, now)
         self.fleet.give(state.placement)
+        if self.keeper is not None:
+            self.keeper.took(state, -state.gpus)
         del self.view.running[state.id]
         if self._hold:
             self.view.holders.remove(state.id)
@@ -212,6 +245,8 @@ class Simulation:
         self.fleet.take(placement)
         cost = self.view.cost(job, placement)
         gpus = sum(count for _, count in placement)
+        if self.keeper is not None:
+            self.keeper.took(state, gpus)
         scale = gpus / job.gpus_max
         state.gpus, state.placement, state.tier = gpus, placement, cost.tier
         state.since = now
@@ -321,6 +356,18 @@ class Simulation:
             machines and machines[0] >= 0 and machines[-1] < len(self.topology.machines)
         ):
             raise self._wrong(f"gave {_name(state)} {placement}: not distinct machines, ascending")
+        if self.keeper is not None:
+            room = self.keeper.room(job)
+            if gpus > room:
+                raise self._wrong(
+                    f"gave {_name(state)} {gpus} GPUs; the quota of tenant {job.tenant!r} has "
+                    f"{room:.0f} left"
+                )
+            if not self.keeper.may_use(job, placement):
+                raise self._wrong(
+                    f"put {_name(state)} on {placement}, of which a machine is being drained or "
+                    f"reserved for others than tenant {job.tenant!r}"
+                )
 
     def _settle(self) -> None:
         changed = self.fleet.settle(self.now)
@@ -363,7 +410,7 @@ class Simulation:
         )
 
 
-def fleet_of(topology: Topology, options: Options) -> Fleet:
+def fleet_of(topology: Topology, options: Options, classes: int = 1) -> Fleet:
     """An empty fleet."""
     return Fleet(
         [machine.gpus for machine in topology.machines],
@@ -371,6 +418,7 @@ def fleet_of(topology: Topology, options: Options) -> Fleet:
         list(topology.capacity),
         options.contention,
         options.checkpoint_every_s,
+        classes,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from heapq import heapify, heappop, heappush, heapreplace
 from math import ceil, inf
 
@@ -9,6 +10,7 @@ from nimble._cluster import Fleet
 from nimble.cluster.fit import Choice, tightest
 from nimble.cluster.holders import Holders
 from nimble.cluster.job import Job
+from nimble.cluster.keeper import Keeper
 from nimble.cluster.network import Collective, Cost, cost
 from nimble.cluster.policy import Action, Kind, Memory, Reason
 from nimble.cluster.profile import Profile
@@ -30,12 +32,14 @@ class View:
         fleet: Fleet,
         *,
         rules: Rules,
+        keeper: Keeper | None = None,
         collective: Collective = Collective.RING,
         lease_s: float = inf,
         tick_s: float = 0.0,
     ) -> None:
         self.topology = topology
         self.rules = rules
+        self.keeper = keeper
         self.collective = collective
         self.now = 0.0
         self.waiting = Waiting()
@@ -211,7 +215,7 @@ class Draft:
     itself: the simulator checks every one again.
     """
 
-    __slots__ = ("_actions", "_fleet", "_journal", "_released", "_view", "taken")
+    __slots__ = ("_actions", "_fleet", "_journal", "_keeper", "_released", "_spoken", "_view", "taken")
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -219,6 +223,9 @@ class Draft:
         self._journal: list[tuple[bool, JobState, Placement]] = []
         self._actions: list[Action] = []
         self._released: dict[int, tuple[JobState, Reason]] = {}
+        self._keeper = view.keeper
+        # GPUs that tenants would hold more than they do now, by this draft.
+        self._spoken: Counter[str] = Counter()
         # Ids of the jobs that this draft has started.
         self.taken: set[int] = set()
 
@@ -245,7 +252,13 @@ class Draft:
         `gpus`: other than its demand, for elastic jobs. Rules hold: a tenant at its quota, or GPUs
         reserved for others, give None.
         """
-        return self._fleet.fit(state.job.gpus_min if gpus is None else gpus, tier, choice)
+        want = state.job.gpus_min if gpus is None else gpus
+        keeper = self._keeper
+        if keeper is None:
+            return self._fleet.fit(want, tier, choice)
+        if want > self._room(state):
+            return None
+        return self._fleet.fit(want, tier, choice, keeper.allowed(state.job))
 
     def tightest(self, state: JobState, gpus: int | None = None) -> Placement | None:
         """GPUs for `state` in the lowest tier that has them free now."""
@@ -265,16 +278,34 @@ class Draft:
 
     def permits(self, state: JobState, placement: Placement) -> bool:
         """Whether all of these GPUs are free, and the rules let it have them."""
-        return self.available(placement)
+        if not self.available(placement):
+            return False
+        keeper = self._keeper
+        return keeper is None or (
+            sum(gpus for _, gpus in placement) <= self._room(state)
+            and keeper.may_use(state.job, placement)
+        )
 
     def allows(self, state: JobState) -> bool:
         """Whether the rules would let it start if enough GPUs were free."""
-        return True
+        keeper = self._keeper
+        return keeper is None or (
+            state.demand <= self._room(state) and keeper.could_start(state.job)
+        )
+
+    def _room(self, state: JobState) -> float:
+        assert self._keeper is not None
+        return self._keeper.room(state.job, self._spoken[state.job.tenant])
+
+    def _speak(self, state: JobState, placement: Placement, sign: int) -> None:
+        if self._keeper is not None:
+            self._spoken[state.job.tenant] += sign * sum(gpus for _, gpus in placement)
 
     def start(self, state: JobState, placement: Placement, reason: Reason) -> None:
         """Start a waiting job, or put one that was released on `placement` (maybe its own)."""
         self._fleet.take(placement)
         self._journal.append((True, state, placement))
+        self._speak(state, placement, 1)
         released = self._released.pop(state.id, None)
         if released is None:
             self._actions.append(Action(Kind.START, state.id, placement, reason))
@@ -288,6 +319,7 @@ class Draft:
         """Take a running job's GPUs back. Unless started again here, it is preempted."""
         self._fleet.give(state.placement)
         self._journal.append((False, state, state.placement))
+        self._speak(state, state.placement, -1)
         self._released[state.id] = (state, reason)
 
     def is_released(self, state: JobState) -> bool:
@@ -304,6 +336,7 @@ class Draft:
             if took:
                 raise ValueError(f"job {state.id} was started since: it cannot be undone")
             self._fleet.take(placement, True)
+            self._speak(state, placement, 1)
             del self._released[state.id]
         del self._journal[mark:]
 

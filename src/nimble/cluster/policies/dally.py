@@ -180,7 +180,7 @@ class Dally:
             if closer is not None:
                 draft.start(state, closer, LEASE_BETTER)
                 return
-        if draft.available(state.placement):
+        if draft.permits(state, state.placement):
             draft.start(state, state.placement, LEASE_BETTER)
             return
         elsewhere = draft.fit(state, tightest, state.gpus)

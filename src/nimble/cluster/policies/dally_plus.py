@@ -74,7 +74,7 @@ class DallyPlus:
             return (), memory, inf
         due.update(view, memory["due"], lambda s: s.since + self.bound_s - s.waited_s)
         draft = view.draft()
-        links = Links(view)
+        links = Links(view, self._worst(view))
         for state in view.expired():
             self._move_closer(view, draft, links, state)
         overdue = [view.jobs[job] for job in memory["due"]["come"]]
@@ -89,6 +89,12 @@ class DallyPlus:
         offer(view, draft, place)
         return draft.actions(), memory, min(view.next_expiry(), due.next_at(memory["due"]))
 
+    def _worst(self, view: View) -> tuple[float, float]:
+        """Of the running jobs, the one that would give way first."""
+        for place, state in view.holders.worst_first(lambda s: self.place_of(s, view)):
+            return -state.job.priority, place
+        return -inf, -inf
+
     def _place(self, view: View, draft: Draft, links: Links, state: JobState) -> Offer | None:
         """GPUs that do not slow it too much; else those of jobs behind it, in one domain."""
         waited_s = view.now - state.since
@@ -101,15 +107,19 @@ class DallyPlus:
                     if slowdown <= self.tolerance:
                         links.use(state.job, placement)
                         return placement, Reason("close_enough", (waited_s, slowdown))
-        placement = take_over(view, draft, state, tightest, self._behind(view, draft, state))
+        placement = take_over(view, draft, state, tightest, self._behind(view, draft, links, state))
         if placement is None:
             return None
         links.use(state.job, placement)
         return placement, Reason("freed", (waited_s, view.topology.largest[tightest]))
 
-    def _behind(self, view: View, draft: Draft, state: JobState) -> Iterator[JobState]:
+    def _behind(
+        self, view: View, draft: Draft, links: Links, state: JobState
+    ) -> Iterator[JobState]:
         """Jobs that stand well behind, have had a lease, and may be overtaken."""
         mine = state.job.submit_s + self.weight * self.margin * self.work(state, view)
+        if (-state.job.priority, mine) >= links.worst:
+            return
         for holder in outranked(view, draft, state, mine, lambda s: self.place_of(s, view)):
             if view.now - holder.since >= self.lease_s and (
                 holder.waited_s < self.bound_s or arrival(state) <= arrival(holder)
@@ -171,8 +181,9 @@ class DallyPlus:
 class Links:
     """What placements would slow jobs by, with the starts of this decision counted."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, worst: tuple[float, float]) -> None:
         self.view = view
+        self.worst = worst
         self.used: Counter[int] = Counter()
 
     def slowdown(self, job: Job, placement: Placement) -> float:

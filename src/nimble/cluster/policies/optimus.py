@@ -85,7 +85,7 @@ class Optimus:
             if want > had and times.left_s(state, had) - times.left_s(state, want) <= costs_s:
                 want = had
             placement: Placement | None = None
-            if want == had and draft.available(state.placement):
+            if want == had and draft.permits(state, state.placement):
                 placement = state.placement
             while placement is None and want >= state.demand:
                 placement = most_free(view, draft, state, want)

@@ -61,7 +61,7 @@ class Themis:
             key = (state.demand, state.group)
             if key in refused:
                 continue
-            own = state.gpus and draft.available(state.placement)
+            own = state.gpus and draft.permits(state, state.placement)
             placement = state.placement if own else draft.tightest(state)
             if placement is None:
                 refused.add(key)
