@@ -27,6 +27,7 @@ from nimble.cli.check import Row, check
 from nimble.cli.cluster import cluster_app
 from nimble.cli.demo import demo as run_demo
 from nimble.cli.profile import profile_command
+from nimble.cli.reproduce import reproduce_app
 from nimble.errors import InputError, NimbleError
 from nimble.observe.timeline import check_path
 from nimble.targets import check_target, make
@@ -38,6 +39,7 @@ app = typer.Typer(
 )
 app.command(name="profile")(profile_command)
 app.add_typer(cluster_app, name="cluster")
+app.add_typer(reproduce_app, name="reproduce")
 # A file or a pipe has no width; a table cut off at 80 columns cannot be read.
 _out = Console(width=None if sys.stdout.isatty() else 160)
 _err = Console(stderr=True)

@@ -215,7 +215,16 @@ class Draft:
     itself: the simulator checks every one again.
     """
 
-    __slots__ = ("_actions", "_fleet", "_journal", "_keeper", "_released", "_spoken", "_view", "taken")
+    __slots__ = (
+        "_actions",
+        "_fleet",
+        "_journal",
+        "_keeper",
+        "_released",
+        "_spoken",
+        "_view",
+        "taken",
+    )
 
     def __init__(self, view: View) -> None:
         self._view = view
