@@ -42,6 +42,7 @@ void Fleet::count(double now) {
 
 void Fleet::begin(long long job, double now, double at, double done, double total, double speed,
                   double demand, Traffic traffic) {
+  if (slots_.contains(job)) throw std::invalid_argument("job " + std::to_string(job) + " runs already");
   int s;
   if (unused_.empty()) {
     s = static_cast<int>(runs_.size());
@@ -50,8 +51,7 @@ void Fleet::begin(long long job, double now, double at, double done, double tota
     s = unused_.back();
     unused_.pop_back();
   }
-  if (!slots_.emplace(job, s).second)
-    throw std::invalid_argument("job " + std::to_string(job) + " runs already");
+  slots_.emplace(job, s);
   runs_[s] = Run{job, at, done, total, speed, 1.0, demand, at, done};
   if (contention_ && !traffic.empty()) {
     count(now);

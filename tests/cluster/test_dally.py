@@ -44,14 +44,14 @@ def test_after_the_rack_timer_it_takes_a_rack():
     result = run(grid((2, 2, 2)), fragmented(), rack=6.0, network=12.0)
     ((at, code),) = starts(result, 20)
     assert code == "rack_timer"
-    assert at == pytest.approx(10 + 6 * LEASE, abs=LEASE / 60)
+    assert at == pytest.approx(10 + 6 * LEASE, abs=LEASE / 30)
 
 
 def test_after_the_network_timer_it_goes_anywhere():
     result = run(grid((4, 1, 2)), fragmented(), rack=6.0, network=12.0)
     ((at, code),) = starts(result, 20)
     assert code == "network_timer"
-    assert at == pytest.approx(10 + 12 * LEASE, abs=LEASE / 60)
+    assert at == pytest.approx(10 + 12 * LEASE, abs=LEASE / 30)
 
 
 def test_without_timers_it_takes_what_is_free():

@@ -58,7 +58,7 @@ class Dally:
         self.history = history
         self.fixed = (0.0, rack, network)
         # Leases that end within a tick end together: one bid instead of many.
-        self.tick_s = lease_s / 60 if tick_s is None else tick_s
+        self.tick_s = lease_s / 30 if tick_s is None else tick_s
 
     def start(self) -> Memory:
         return {"machine": {}, "rack": {}}
@@ -74,8 +74,7 @@ class Dally:
         draft = view.draft()
         ripe_at = inf
         if view.free:
-            bids, ripe_at = self._bids(draft, view, memory)
-            self._auction(draft, view, memory, bids)
+            ripe_at = self._auction(draft, view, memory, *self._bids(draft, view, memory))
             if len(draft.taken) == waiting:
                 return draft.actions(), memory, inf
         ended = view.expired()
@@ -86,20 +85,21 @@ class Dally:
     def _rebid(self, draft: Draft, view: View, memory: Memory, ended: list[JobState]) -> float:
         """Offers the GPUs of jobs whose lease has ended; says when a timer runs out."""
         mark = draft.mark()
-        for state in ended:
-            draft.release(state, LEASE_ENDED)
-        bids, ripe_at = self._bids(draft, view, memory)
-        if not bids:  # nobody wants them: all keep theirs, but for closer ones
+        bids: list[Bid] = []
+        ripe_at = inf
+        if view.waiting.buckets(draft.free + sum(state.gpus for state in ended)):
+            draft.release_all(ended, LEASE_ENDED)
+            bids, ripe_at = self._bids(draft, view, memory)
+        if not bids:  # nobody can use them: all keep theirs, but for closer ones
             draft.back_to(mark)
             largest = view.topology.largest
             ended = [s for s in ended if s.tier and largest[s.tier - 1] >= s.gpus]
-            for state in ended:
-                draft.release(state, LEASE_ENDED)
+            if ended:
+                draft.release_all(ended, LEASE_ENDED)
         for state in ended:
             score = _score(view.done(state), view.run_s(state), state.ideal_s)
             bids.append(Bid((-state.job.priority, (score, state.since), state.id), state))
-        self._auction(draft, view, memory, bids)
-        return ripe_at
+        return self._auction(draft, view, memory, bids, ripe_at)
 
     def _bids(self, draft: Draft, view: View, memory: Memory) -> tuple[list[Bid], float]:
         bids: list[Bid] = []
@@ -111,8 +111,13 @@ class Dally:
                 bids.append(bid)
         return bids, ripe_at
 
-    def _auction(self, draft: Draft, view: View, memory: Memory, bids: list[Bid]) -> None:
-        """By rank, each takes what it bids for; then its bucket bids again."""
+    def _auction(
+        self, draft: Draft, view: View, memory: Memory, bids: list[Bid], ripe_at: float
+    ) -> float:
+        """By rank, each takes what it bids for; then its bucket bids again.
+
+        Gives the time at which the first timer runs out of a job that could then take more.
+        """
         heapify(bids)
         while bids:
             best = heappop(bids)
@@ -121,10 +126,14 @@ class Dally:
                 continue
             if best.taken == len(draft.taken):
                 self._take(draft, best, memory, view.now)
+                if len(best.bucket) == 1:
+                    continue
             # What was taken since the bid may change what the bucket can bid.
-            bid, _ = self._bid(draft, best.bucket, view, memory)
+            bid, ripens = self._bid(draft, best.bucket, view, memory)
+            ripe_at = min(ripe_at, ripens)
             if bid is not None:
                 heappush(bids, bid)
+        return ripe_at
 
     def _bid(
         self, draft: Draft, bucket: Bucket, view: View, memory: Memory
