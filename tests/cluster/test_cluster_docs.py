@@ -7,9 +7,7 @@ import pytest
 import yaml
 
 from nimble.cluster import Job, Profile, parse, simulate
-from nimble.cluster.experiment import run
 from nimble.cluster.rules_files import load_rules
-from nimble.cluster.setup import Setup
 from nimble.cluster.topology_files import load_topology
 
 ROOT = Path(__file__).parents[2]
@@ -52,10 +50,3 @@ def test_the_files_are_read(tmp_path):
     assert rules.quotas == yaml.safe_load(RULES)["quotas"]
     assert rules.reservations[0].machines == (0, 1, 2, 3)
     assert len(outages) == 1
-
-
-def test_the_example_is_a_policy():
-    policy = f"{ROOT / 'examples' / 'own_policy.py'}:Patient"
-    outcome = run(Setup(cluster="2x2x4", jobs=40, policy=policy), keep=True)
-    assert outcome.metrics["complete"]
-    assert dict(outcome.reasons)["tightest"].startswith("got the tightest place")

@@ -17,10 +17,9 @@ from rich.progress import track
 from nimble.cli.cluster_options import takes_setup
 from nimble.cli.cluster_tables import summary, tables
 from nimble.cli.console import check_writable, err, or_exit, out
-from nimble.cluster.experiment import Outcome, run
+from nimble.cluster.experiment import Outcome, make_policy, run
 from nimble.cluster.page import page
 from nimble.cluster.policies import POLICIES
-from nimble.cluster.policies.named import make_policy
 from nimble.cluster.setup import Setup, varied
 from nimble.cluster.story import story
 
@@ -103,7 +102,7 @@ def _several(
 ) -> None:
     _check(json_file, html)
     for _, setup in cases:
-        make_policy(setup.policy, setup.lease)  # A wrong name is said before anything is run.
+        make_policy(setup)  # A wrong name is said before anything is run.
     running = _outcomes(cases, html is not None, processes)
     outcomes = list(track(running, "simulating", len(cases), console=err, transient=True))
     _say(dict.fromkeys(note for outcome in outcomes for note in outcome.notes))

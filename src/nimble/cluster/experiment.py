@@ -19,7 +19,8 @@ from nimble.cluster.metrics import metrics
 from nimble.cluster.mixes import find_mix
 from nimble.cluster.outages import random_outages
 from nimble.cluster.page.contents import Run
-from nimble.cluster.policies.named import make_policy
+from nimble.cluster.policies.own import load_policy
+from nimble.cluster.policy import Policy
 from nimble.cluster.profile import read_profiles
 from nimble.cluster.profiles import bundled
 from nimble.cluster.result import Options, Outage, Result
@@ -66,7 +67,7 @@ def run(setup: Setup, label: str = "", *, keep: bool = False, rates: bool = Fals
 
     `keep` the result; `rates`: recorded, for the links' load over time.
     """
-    policy = make_policy(setup.policy, setup.lease)
+    policy = make_policy(setup)
     topology, jobs, notes = workload(replace(setup, policy="", lease=None))
     options = replace(options_of(setup, topology, jobs), record_rates=rates)
     start = time.perf_counter()
@@ -97,6 +98,16 @@ def run(setup: Setup, label: str = "", *, keep: bool = False, rates: bool = Fals
         result if keep else None,
         tuple(getattr(policy, "reasons", {}).items()),
     )
+
+
+def make_policy(setup: Setup) -> Policy:
+    """The setup's policy; with leases of the length it says, if the policy has leases."""
+    policy = load_policy(setup.policy)
+    if setup.lease is None:
+        return policy
+    if not setup.lease > 0:
+        raise InputError(f"lease {setup.lease:g}: expected seconds above 0")
+    return load_policy(setup.policy, lease_s=setup.lease) if hasattr(policy, "lease_s") else policy
 
 
 @lru_cache(maxsize=2)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, heapreplace
+from itertools import chain
 from math import ceil, inf
 
 from nimble._cluster import Fleet
@@ -215,12 +217,21 @@ class Draft:
     itself: the simulator checks every one again.
     """
 
-    __slots__ = ("_actions", "_fleet", "_journal", "_keeper", "_released", "_spoken", "_view", "taken")
+    __slots__ = (
+        "_actions",
+        "_fleet",
+        "_journal",
+        "_keeper",
+        "_released",
+        "_spoken",
+        "_view",
+        "taken",
+    )
 
     def __init__(self, view: View) -> None:
         self._view = view
         self._fleet = view._fleet
-        self._journal: list[tuple[bool, JobState, Placement]] = []
+        self._journal: list[tuple[bool, Sequence[JobState], Placement]] = []
         self._actions: list[Action] = []
         self._released: dict[int, tuple[JobState, Reason]] = {}
         self._keeper = view.keeper
@@ -304,7 +315,7 @@ class Draft:
     def start(self, state: JobState, placement: Placement, reason: Reason) -> None:
         """Start a waiting job, or put one that was released on `placement` (maybe its own)."""
         self._fleet.take(placement)
-        self._journal.append((True, state, placement))
+        self._journal.append((True, (state,), placement))
         self._speak(state, placement, 1)
         released = self._released.pop(state.id, None)
         if released is None:
@@ -317,10 +328,16 @@ class Draft:
 
     def release(self, state: JobState, reason: Reason) -> None:
         """Take a running job's GPUs back. Unless started again here, it is preempted."""
-        self._fleet.give(state.placement)
-        self._journal.append((False, state, state.placement))
-        self._speak(state, state.placement, -1)
-        self._released[state.id] = (state, reason)
+        self.release_all((state,), reason)
+
+    def release_all(self, states: Sequence[JobState], reason: Reason) -> None:
+        """The same for many at once, which is much cheaper."""
+        placement = tuple(chain.from_iterable([state.placement for state in states]))
+        self._fleet.give(placement)
+        self._journal.append((False, states, placement))
+        for state in states:
+            self._released[state.id] = (state, reason)
+            self._speak(state, state.placement, -1)
 
     def is_released(self, state: JobState) -> bool:
         """Whether this draft took its GPUs back and has not started it again."""
@@ -332,12 +349,13 @@ class Draft:
 
     def back_to(self, mark: int) -> None:
         """Undoes releases made since `mark`. (Starts cannot be undone.)"""
-        for took, state, placement in reversed(self._journal[mark:]):
+        for took, states, placement in reversed(self._journal[mark:]):
             if took:
-                raise ValueError(f"job {state.id} was started since: it cannot be undone")
+                raise ValueError(f"job {states[0].id} was started since: it cannot be undone")
             self._fleet.take(placement, True)
-            self._speak(state, placement, 1)
-            del self._released[state.id]
+            for state in states:
+                self._speak(state, state.placement, 1)
+                del self._released[state.id]
         del self._journal[mark:]
 
     def actions(self) -> list[Action]:

@@ -88,15 +88,14 @@ class Dally:
         bids: list[Bid] = []
         ripe_at = inf
         if view.waiting.buckets(draft.free + sum(state.gpus for state in ended)):
-            for state in ended:
-                draft.release(state, LEASE_ENDED)
+            draft.release_all(ended, LEASE_ENDED)
             bids, ripe_at = self._bids(draft, view, memory)
         if not bids:  # nobody can use them: all keep theirs, but for closer ones
             draft.back_to(mark)
             largest = view.topology.largest
             ended = [s for s in ended if s.tier and largest[s.tier - 1] >= s.gpus]
-            for state in ended:
-                draft.release(state, LEASE_ENDED)
+            if ended:
+                draft.release_all(ended, LEASE_ENDED)
         for state in ended:
             score = _score(view.done(state), view.run_s(state), state.ideal_s)
             bids.append(Bid((-state.job.priority, (score, state.since), state.id), state))

@@ -78,7 +78,7 @@ def outranked(
 def take_over(
     view: View, draft: Draft, state: JobState, tier: int, givers: Iterable[JobState]
 ) -> Placement | None:
-    """GPUs for `state` inside one domain of `tier`, of jobs that give way; None if they are too few.
+    """GPUs for `state` inside one domain of `tier`, from jobs that give way; None if too few.
 
     The domain is the first to have enough if `givers` leave in their order; those whose GPUs turn
     out not to be needed stay.
