@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import torch
@@ -14,6 +15,9 @@ from nimble.graph import Graph, refs
 from nimble.rewrite import remove_dead_tasks
 from nimble.settings import Settings
 from nimble.train import Step, StepOptions
+
+_KEPT = re.compile(r"grads\.\d+")
+"""The states that `keep_grads` keeps gradients in, by parameter."""
 
 
 def profile_step(
@@ -39,16 +43,16 @@ def profile_step(
     # The copies that keep the gradients are ours, not the job's.
     bare = graph.with_tasks(task for place, task in enumerate(graph.tasks) if place not in copies)
     kept = [place for place in range(len(graph.tasks)) if place not in copies]
-    ends = dict(zip(kept, (seen := _predicted(bare, gpu))[1], strict=True))
+    seen = predict_eager(bare, gpu, numbers=graph.inputs[0])
+    ends = dict(zip(kept, seen.ends, strict=True))
     ready = sorted((ends[task], task, size) for task, size in gradients)
     sizes = [size for _, _, size in ready]
     buckets = bucketed(sizes, bucket_bytes)
-    step_ns = seen[0]
     return Profile(
         name=name,
-        compute_s=step_ns / 1e9,
+        compute_s=seen.ns / 1e9,
         buckets=buckets,
-        overlap=(ready[-1][0] - _first_full(ready, buckets[0])) / step_ns,
+        overlap=(ready[-1][0] - _first_full(ready, buckets[0])) / seen.ns,
         skew=max(sizes) / sum(sizes),
         source=f"a step of {name} captured with {type(optimizer).__name__}: bytes and order exact; "
         f"compute and overlap predicted for a {gpu.name} (not measured; the modelled GPU's median "
@@ -56,17 +60,11 @@ def profile_step(
     )
 
 
-def _predicted(graph: Graph, gpu: Gpu) -> tuple[float, tuple[float, ...]]:
-    """Nanoseconds of the step as eager PyTorch takes it, and when each task has ended."""
-    seen = predict_eager(graph, gpu, numbers=graph.inputs[0])
-    return seen.ns, seen.ends
-
-
 def _gradients(graph: Graph) -> tuple[list[tuple[int, int]], set[int]]:
     """(the task that makes it, bytes) of every gradient, and the tasks that only keep them."""
     found, copies = [], set()
     for root in graph.values:
-        if root.is_root and root.name.startswith("grads.") and graph.final(root.id) != root.id:
+        if root.is_root and _KEPT.fullmatch(root.name) and graph.final(root.id) != root.id:
             value = graph.final(root.id)
             # From the memory it is kept in, back through two copies, to where it is made.
             for _ in range(2):

@@ -55,12 +55,6 @@ def test_no_file_of_profiles(tmp_path):
         read_profiles(tmp_path / "nowhere.json")
 
 
-def test_compute_depends_on_the_kind_of_gpu():
-    profile = Profile("x", 0.1, (1,), speeds=(("k80", 0.25),))
-    assert profile.compute_on("k80") == pytest.approx(0.4)
-    assert profile.compute_on("v100") == 0.1
-
-
 def test_every_bundled_profile_says_its_source_and_every_mix_finds_its_models():
     profiles = bundled()
     assert all(profile.source for profile in profiles.values())

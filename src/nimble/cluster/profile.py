@@ -54,11 +54,6 @@ class Profile:
         """All-reduced in one iteration."""
         return sum(self.buckets)
 
-    def compute_on(self, kind: str) -> float:
-        """Seconds of computing in one iteration on a GPU of that kind. A kind that the profile
-        does not name is as fast as the reference."""
-        return self.compute_s / dict(self.speeds).get(kind, 1.0)
-
     def as_dict(self) -> dict[str, Any]:
         """What JSON can hold."""
         made = asdict(self)

@@ -24,7 +24,6 @@ class TraceReport:
     bad: list[BadRow] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
     """Rows that are right but no job for GPUs, by reason."""
-    notes: list[str] = field(default_factory=list)
 
     def text(self, most: int = 10) -> str:
         """For people; lists the first bad rows."""
@@ -35,4 +34,4 @@ class TraceReport:
             lines += [f"    row {bad.row}: {bad.reason}" for bad in self.bad[:most]]
             if len(self.bad) > most:
                 lines.append(f"    and {len(self.bad) - most:,} more")
-        return "\n".join(lines + [f"  {note}" for note in self.notes])
+        return "\n".join(lines)
