@@ -80,7 +80,9 @@ def test_a_job_of_higher_priority_starts_first(name):
 
 
 def test_a_job_above_its_tenants_quota_is_refused_at_once():
-    with pytest.raises(InputError, match=r"job 0 \(j0\) wants 4 GPUs; the quota of tenant 'a' is 2"):
+    with pytest.raises(
+        InputError, match=r"job 0 \(j0\) wants 4 GPUs; the quota of tenant 'a' is 2"
+    ):
         simulate(
             grid((4,)), [job(0, 4, tenant="a")], POLICIES["fifo"](), Options(rules=Rules({"a": 2}))
         )

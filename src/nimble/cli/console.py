@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from nimble.errors import InputError, NimbleError
 
@@ -24,7 +25,8 @@ def or_exit(action: Callable[[], T]) -> T:
     try:
         return action()
     except NimbleError as error:
-        err.print(f"[red]{type(error).__name__}[/red]: {error}", highlight=False, soft_wrap=True)
+        kind, text = type(error).__name__, escape(str(error))
+        err.print(f"[red]{kind}[/red]: {text}", highlight=False, soft_wrap=True)
         raise typer.Exit(1) from error
 
 

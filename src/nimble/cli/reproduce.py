@@ -12,6 +12,7 @@ from rich.progress import track
 from rich.table import Table
 
 from nimble.cli.console import check_writable, err, or_exit, out
+from nimble.cli.reproduce_dally import dally_command
 from nimble.reproduce.figures import write_figures
 from nimble.reproduce.rows import Row, Tables, networks, tables
 
@@ -23,6 +24,9 @@ reproduce_app = typer.Typer(
 @reproduce_app.callback()
 def _reproduce() -> None:
     """Published results beside ours, one command for each paper."""
+
+
+reproduce_app.command(name="dally")(dally_command)
 
 
 @reproduce_app.command(name="nimble")

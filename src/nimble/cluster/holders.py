@@ -45,7 +45,9 @@ class Holders:
             queue = (entry[-1] for entry in reversed(held))
             state = next(queue, None)
             if state is not None:
-                heads.append((_Worst(-state.job.priority, need(state), state.id), gpus, state, queue))
+                heads.append(
+                    (_Worst(-state.job.priority, need(state), state.id), gpus, state, queue)
+                )
         heapify(heads)
         while heads:
             worst, gpus, state, queue = heads[0]
@@ -54,7 +56,12 @@ class Holders:
             if following is None:
                 heappop(heads)
             else:
-                head = (_Worst(-following.job.priority, need(following), following.id), gpus, following, queue)
+                head = (
+                    _Worst(-following.job.priority, need(following), following.id),
+                    gpus,
+                    following,
+                    queue,
+                )
                 heapreplace(heads, head)
 
 

@@ -1,4 +1,4 @@
-"""The rules as they stand now: who holds how much of a quota, whose a machine is, what is drained."""
+"""The rules as they stand now: what is held of quotas, whose a machine is, what is drained."""
 
 from __future__ import annotations
 

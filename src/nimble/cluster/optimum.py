@@ -1,4 +1,4 @@
-"""The least mean completion time of a tiny case, by exhaustive search, and how far policies are off.
+"""The least mean completion time of tiny cases, by exhaustive search, and how far policies are off.
 
 Jobs are rigid gangs on GPUs that are all alike, with whole numbers of units of time; preemption is
 free and happens between units. Searched: every maximal set of jobs that fits, in every unit.
@@ -50,9 +50,7 @@ def least_mean_s(case: Case) -> float:
         """Units that jobs will spend in the cluster from `at` on."""
         if not any(left):
             return 0
-        here = [
-            i for i, units in enumerate(left) if units and case.jobs[i][0] <= at
-        ]
+        here = [i for i, units in enumerate(left) if units and case.jobs[i][0] <= at]
         later = min(at + 1, last)  # after the last arrival the time makes no difference
         if not here:
             return waiting_units(later, left)

@@ -6,6 +6,10 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from nimble.cluster.policy import Reason
 from nimble.cluster.topology import Placement
@@ -44,6 +48,20 @@ class Segment:
     placement: Placement
     started: Event
     ended: Event | None
+
+
+class Columns(NamedTuple):
+    """The rows of a record as arrays that share its memory: add nothing while they are in use."""
+
+    at_s: NDArray[np.float64]
+    what: NDArray[np.int8]
+    job: NDArray[np.int64]
+    reason: NDArray[np.int16]  # a place in Record.codes
+    numbers: NDArray[np.float64]  # three a row; nan where there are fewer
+    # The placement of row r: machines[ends[r - 1]:ends[r]], and as many GPUs.
+    ends: NDArray[np.int64]
+    machines: NDArray[np.int32]
+    gpus: NDArray[np.int32]
 
 
 class Record:
@@ -101,6 +119,19 @@ class Record:
 
     def events(self) -> Iterator[Event]:
         return map(self.event, range(len(self)))
+
+    def columns(self) -> Columns:
+        """All rows at once, without copying them."""
+        return Columns(
+            np.frombuffer(self._at, np.float64),
+            np.frombuffer(self._what, np.int8),
+            np.frombuffer(self._job, np.int64),
+            np.frombuffer(self._reason, np.int16),
+            np.frombuffer(self._numbers, np.float64).reshape(-1, 3),
+            np.frombuffer(self._place, np.int64),
+            np.frombuffer(self._machines, np.int32),
+            np.frombuffer(self._gpus, np.int32),
+        )
 
     def of_job(self, job: int) -> list[Event]:
         """One job's rows: its story. (For many jobs go through `events` once.)"""

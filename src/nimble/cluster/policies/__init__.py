@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from nimble.cluster.policies.a_srpt import ASrpt
@@ -17,10 +18,12 @@ from nimble.cluster.policies.srtf import Srtf
 from nimble.cluster.policies.themis import Themis
 from nimble.cluster.policies.tiresias import Tiresias
 from nimble.cluster.policies.tiresias_gittins import TiresiasGittins
+from nimble.cluster.policy import Policy
 
 # What `--policy NAME` makes. Values are called without arguments.
-POLICIES = {
+POLICIES: dict[str, Callable[..., Policy]] = {
     "dally": Dally,
+    "dally-20s": partial(Dally, lease_s=20.0, tick_s=20.0, name="dally-20s"),
     "dally-fixed": partial(Dally, rack=6.0, network=12.0, name="dally-fixed"),
     "dally-none": partial(Dally, rack=0.0, network=0.0, name="dally-none"),
     "dally+": DallyPlus,

@@ -18,7 +18,7 @@ def is_skewed(job: Job, corrected: bool) -> bool:
 
 
 def widest(topology: Topology, job: Job, corrected: bool) -> int:
-    """The highest tier that a job may be placed in: the tightest one it fits in, if it is skewed."""
+    """The highest tier that a job may be placed in: the tightest that can hold it, if skewed."""
     top = len(topology.tiers) - 1
     if job.gpus_min == 1 or not is_skewed(job, corrected):
         return top

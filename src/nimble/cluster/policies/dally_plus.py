@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from math import inf
+from typing import ClassVar
 
 from nimble.cluster.job import Job
 from nimble.cluster.policies import due
@@ -24,7 +25,7 @@ from nimble.cluster.view import Draft, View
 
 class DallyPlus:
     name = "dally+"
-    reasons = {
+    reasons: ClassVar[dict[str, str]] = {
         "close_enough": "took GPUs that slow it by a factor of {1:.2f}, after {0:.0f} s",
         "overdue": "had waited {1:.0f} s in all and took what there was, slowed by {2:.2f}",
         "freed": "took over a whole {1:.0f}-GPU domain from jobs behind it, after {0:.0f} s",
@@ -34,15 +35,15 @@ class DallyPlus:
     def __init__(
         self,
         lease_s: float = 600.0,
-        weight: float = 1.0,
+        weight: float = 0.2,
         tolerance: float = 1.2,
         margin: float = 2.0,
-        bound_s: float = 86400.0,
-        horizon_s: float = 86400.0,
+        bound_s: float = 172800.0,
+        horizon_s: float = 43200.0,
     ) -> None:
         self.horizon_s = horizon_s
-        self.lease_s = lease_s
-        self.tick_s = lease_s / 10
+        # Leases end together: one decision instead of many.
+        self.lease_s = self.tick_s = lease_s
         self.weight = weight
         self.tolerance = tolerance
         self.margin = margin

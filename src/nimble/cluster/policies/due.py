@@ -16,9 +16,7 @@ def begin() -> dict[str, Any]:
     return {"heap": [], "come": [], "seen": -1.0}
 
 
-def update(
-    view: View, memory: Memory, when: Callable[[JobState], float | None]
-) -> list[JobState]:
+def update(view: View, memory: Memory, when: Callable[[JobState], float | None]) -> list[JobState]:
     """The jobs that came to be due now, by `when` (asked once each time a job begins to wait).
 
     memory["come"] keeps all that are due and still wait.
@@ -37,10 +35,10 @@ def update(
     new = []
     while heap and heap[0][0] <= now:
         _, job, since = heappop(heap)
-        state = view.jobs.get(job)
-        if state is not None and not state.gpus and state.since == since and job not in known:
+        found = view.jobs.get(job)
+        if found is not None and not found.gpus and found.since == since and job not in known:
             known.add(job)
-            new.append(state)
+            new.append(found)
     memory["come"] = come + [state.id for state in new]
     return new
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from typing import ClassVar
 
 from nimble.cluster.fit import Choice
 from nimble.cluster.policies.offer import Offer, offer, take_over
@@ -23,7 +24,7 @@ class Gandiva:
     """
 
     name = "gandiva"
-    reasons = {
+    reasons: ClassVar[dict[str, str]] = {
         "affinity": "a machine for jobs of {1:.0f} GPUs had them free, after {0:.0f} s",
         "turn_taken": "took over the turn of job {1:.0f} after {0:.0f} s",
         "turns_taken": "took over the turns of several jobs after {0:.0f} s",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from math import floor, inf
+from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import linprog
@@ -23,7 +24,7 @@ class Gavel:
     """
 
     name = "gavel"
-    reasons = {
+    reasons: ClassVar[dict[str, str]] = {
         "share_due": "had {1:.2f} of its share, which is {2:.2f} of the time; waited {0:.0f} s",
         "share_had": "has had more of its share than the jobs that take over",
     }
@@ -51,7 +52,11 @@ class Gavel:
 
             def place(state: JobState) -> Offer | None:
                 placement = draft.tightest(state)
-                return placement and (placement, Reason("tightest_free", (now - state.since,)))
+                return (
+                    None
+                    if placement is None
+                    else (placement, Reason("tightest_free", (now - state.since,)))
+                )
 
             offer(view, draft, place)
         return draft.actions(), memory, next_round(now, self.round_s)
@@ -119,6 +124,7 @@ def max_min_shares(view: View, jobs: list[Job], counts: Counter[str]) -> dict[st
         rows[2 * n + j, j : n * k : k] = number * demand
         limits[2 * n + j] = gpus[kind]
     found = linprog(cost, A_ub=rows, b_ub=limits, bounds=(0, None), method="highs")
+    assert found.x is not None, found.message
     shares = found.x[:-1].reshape(n, k).sum(axis=1)
     return {class_of(job): float(min(1.0, share)) for job, share in zip(jobs, shares, strict=True)}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from typing import ClassVar
 
 from nimble.cluster.fit import Choice
 from nimble.cluster.job import Job
@@ -23,7 +24,7 @@ class Lwf:
     """
 
     name = "lwf"
-    reasons = {
+    reasons: ClassVar[dict[str, str]] = {
         "least_loaded": "took the least loaded machine that holds it after {0:.0f} s",
         "unshared": "took {1:.0f} machines whose links were free enough after {0:.0f} s",
         "shared_late": "waited {0:.0f} s for its links and then shared them",

@@ -60,7 +60,9 @@ def _next(queue: Iterator[JobState], taken: Container[int]) -> JobState | None:
     return next((state for state in queue if state.id not in taken), None)
 
 
-def outranked(view: View, draft: Draft, state: JobState, mine: Any, need: Need) -> Iterator[JobState]:
+def outranked(
+    view: View, draft: Draft, state: JobState, mine: Any, need: Need
+) -> Iterator[JobState]:
     """Running jobs that would give way to a waiting one with the need `mine`, the worst first.
 
     Those of lower priority, and those of the same priority that need more.
@@ -76,7 +78,7 @@ def outranked(view: View, draft: Draft, state: JobState, mine: Any, need: Need) 
 def take_over(
     view: View, draft: Draft, state: JobState, tier: int, givers: Iterable[JobState]
 ) -> Placement | None:
-    """GPUs for `state` inside one domain of `tier`, of jobs that give way; None if they are too few.
+    """GPUs for `state` inside one domain of `tier`, from jobs that give way; None if too few.
 
     The domain is the first to have enough if `givers` leave in their order; those whose GPUs turn
     out not to be needed stay.

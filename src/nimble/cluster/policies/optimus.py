@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heapreplace
 from math import floor, inf
+from typing import ClassVar
 
 from nimble.cluster.fit import Choice, tightest
 from nimble.cluster.policies.offer import Offer, next_round, offer
@@ -22,7 +23,7 @@ class Optimus:
     """
 
     name = "optimus"
-    reasons = {
+    reasons: ClassVar[dict[str, str]] = {
         "least": "started with its least number of GPUs after {0:.0f} s",
         "dealt": "got {0:.0f} GPUs; it had {1:.0f}",
         "undealt": "its GPUs went to others",
@@ -56,7 +57,7 @@ class Optimus:
             if state.demand > draft.free - held:
                 return None
             placement = most_free(view, draft, state, state.demand)
-            return placement and (placement, Reason("least", (now - state.since,)))
+            return None if placement is None else (placement, Reason("least", (now - state.since,)))
 
         offer(view, draft, place)
         if dealing:

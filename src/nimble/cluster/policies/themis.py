@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import ceil, inf
+from typing import ClassVar
 
 from nimble.cluster.policies.offer import next_round
 from nimble.cluster.policy import Decision, Memory, Reason
@@ -21,7 +22,7 @@ class Themis:
     """
 
     name = "themis"
-    reasons = {
+    reasons: ClassVar[dict[str, str]] = {
         "bid_won": "won an auction after {0:.0f} s, with a finish-time ratio of {1:.2f}",
         "left_over": "took what the bidders left after {0:.0f} s, at a ratio of {1:.2f}",
         "lease_lost": "its lease ended, and jobs that are later than it won its GPUs",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from math import inf
+from typing import ClassVar
 
 from nimble.cluster.job import Job
 from nimble.cluster.policies import due
@@ -25,7 +26,7 @@ class Tiresias:
     """
 
     name = "tiresias"
-    reasons = {
+    reasons: ClassVar[dict[str, str]] = {
         "attained": "was in queue {1:.0f} after {0:.0f} s of waiting",
         "lifted": "was lifted to the first queue after {0:.0f} s of waiting",
     }
@@ -35,7 +36,7 @@ class Tiresias:
         corrected: bool = True,
         limits_gpu_s: Sequence[float] = LIMITS_GPU_S,
         patience: float = 8.0,
-        round_s: float = 60.0,
+        round_s: float = 300.0,
     ) -> None:
         self.corrected = corrected
         self.limits_gpu_s = tuple(limits_gpu_s)
@@ -74,7 +75,7 @@ class Tiresias:
         first = {state.id for state in lifted}
 
         def place(state: JobState) -> Offer | None:
-            stands = 0.0 if state.id in first else float(state.rank[1][0])
+            stands = 0.0 if state.id in first else self._stands(state, view, memory)
             return self._place(view, draft, state, memory, stands)
 
         offer(view, draft, place, lifted)
@@ -96,9 +97,7 @@ class Tiresias:
         else:
             placement = draft.fit(state, tier)
         if placement is None:
-            givers = outranked(
-                view, draft, state, stands, lambda s: self._stands(s, view, memory)
-            )
+            givers = outranked(view, draft, state, stands, lambda s: self._stands(s, view, memory))
             placement = take_over(view, draft, state, tier, givers)
         if placement is None:
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import ClassVar
 
 from nimble.cluster.policies.tiresias import Tiresias
 from nimble.cluster.policy import Memory
@@ -19,7 +20,7 @@ class TiresiasGittins(Tiresias):
     """Knows the GPU-seconds that the jobs which ended have had, and from these what to expect."""
 
     name = "tiresias-gittins"
-    reasons = {
+    reasons: ClassVar[dict[str, str]] = {
         **Tiresias.reasons,
         "attained": "expected an end per {1:.0f} GPU-seconds, after {0:.0f} s of waiting",
     }

@@ -1,0 +1,185 @@
+"""From a setup to what it comes to: one run, with its numbers and what it cost to compute."""
+
+from __future__ import annotations
+
+import resource
+import time
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nimble.cluster.arrivals import measured, speed_up, to_load
+from nimble.cluster.generate import generate
+from nimble.cluster.jobs import Jobs
+from nimble.cluster.metrics import metrics
+from nimble.cluster.mixes import find_mix
+from nimble.cluster.outages import random_outages
+from nimble.cluster.page.contents import Run
+from nimble.cluster.policies.own import load_policy
+from nimble.cluster.policy import Policy
+from nimble.cluster.profile import read_profiles
+from nimble.cluster.profiles import bundled
+from nimble.cluster.result import Options, Outage, Result
+from nimble.cluster.rules import Rules
+from nimble.cluster.rules_files import load_rules
+from nimble.cluster.setup import ARRIVALS, Setup
+from nimble.cluster.simulator import simulate
+from nimble.cluster.topology import Topology
+from nimble.cluster.topology_files import load_topology
+from nimble.cluster.traces import Trace, read_trace
+from nimble.cluster.work import alone_on, solo_by_job
+from nimble.errors import InputError, PolicyError
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one run."""
+
+    label: str
+    setup: Setup
+    metrics: dict[str, Any]
+    run: dict[str, float]  # what depends on the machine
+    notes: tuple[str, ...] = ()
+    error: str = ""  # what stopped it, if something did
+    result: Result | None = None  # if it was kept
+    reasons: tuple[tuple[str, str], ...] = ()  # words for the policy's own
+
+    def as_json(self) -> dict[str, Any]:
+        """Ready for `json`: the same for the same setup, but for `run`."""
+        setup = {name: value for name, value in asdict(self.setup).items() if value != ""}
+        return {**self.metrics, "error": self.error or None, "setup": setup, "run": self.run}
+
+    def shown(self) -> Run:
+        """For the page."""
+        assert self.result is not None
+        return Run(
+            self.label, self.result, self.metrics, self.setup.collective, dict(self.reasons),
+            self.error,
+        )  # fmt: skip
+
+
+def run(setup: Setup, label: str = "", *, keep: bool = False, rates: bool = False) -> Outcome:
+    """Runs a setup. If the policy is at fault, what had happened up to there, and the error.
+
+    `keep` the result; `rates`: recorded, for the links' load over time.
+    """
+    policy = make_policy(setup)
+    topology, jobs, notes = workload(replace(setup, policy="", lease=None))
+    options = replace(options_of(setup, topology, jobs), record_rates=rates)
+    start = time.perf_counter()
+    error = ""
+    try:
+        result = simulate(topology, jobs, policy, options)
+    except PolicyError as failed:
+        if not isinstance(failed.result, Result):
+            raise
+        result, error = failed.result, str(failed)
+    wall_s = time.perf_counter() - start
+    counted = None
+    if setup.warm_up or setup.cool_down:
+        counted = measured(jobs, setup.warm_up, setup.cool_down)
+    cost = {
+        "wall_s": wall_s,
+        "jobs_per_s": len(jobs) / wall_s,
+        "events_per_s": result.events / wall_s,
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+    return Outcome(
+        label or setup.policy,
+        setup,
+        metrics(result, counted),
+        cost,
+        notes,
+        error,
+        result if keep else None,
+        tuple(getattr(policy, "reasons", {}).items()),
+    )
+
+
+def make_policy(setup: Setup) -> Policy:
+    """The setup's policy; with leases of the length it says, if the policy has leases."""
+    policy = load_policy(setup.policy)
+    if setup.lease is None:
+        return policy
+    if not setup.lease > 0:
+        raise InputError(f"lease {setup.lease:g}: expected seconds above 0")
+    return load_policy(setup.policy, lease_s=setup.lease) if hasattr(policy, "lease_s") else policy
+
+
+@lru_cache(maxsize=2)
+def workload(setup: Setup) -> tuple[Topology, Jobs, tuple[str, ...]]:
+    """The cluster, the jobs that come, and what there is to be said about them."""
+    topology = load_topology(
+        setup.cluster,
+        oversubscription=setup.oversubscription,
+        gpus_per_machine=setup.gpus_per_machine,
+    )
+    alone = alone_on(topology, setup.collective)
+    if setup.load is not None and not setup.load > 0:
+        raise InputError(f"load {setup.load:g}: expected a number above 0")
+    profiles = dict(bundled())
+    if setup.profiles:
+        profiles |= {profile.name: profile for profile in read_profiles(Path(setup.profiles))}
+    notes: list[str] = []
+    if setup.trace:
+        trace = read(setup.trace, setup.format)
+        notes.append(trace.report.text(3))
+        jobs = trace.jobs(
+            alone, profiles, seed=setup.seed, checkpoint_s=setup.checkpoint,
+            restart_s=setup.restart,
+        )  # fmt: skip
+        jobs = jobs if setup.load is None else to_load(jobs, setup.load, topology.gpus, alone)
+    else:
+        if setup.generate not in ARRIVALS:
+            raise InputError(f"--generate {setup.generate}: expected {', '.join(ARRIVALS)}")
+        load = None if setup.generate == "batch" else 0.8 if setup.load is None else setup.load
+        if setup.generate == "batch" and setup.load is not None:
+            raise InputError("--load: batch arrivals come at once, they have no load")
+        jobs = generate(
+            find_mix(setup.mix), setup.jobs, alone, profiles, arrivals=setup.generate, load=load,
+            cluster_gpus=topology.gpus, largest=topology.gpus, tenants=setup.tenants,
+            checkpoint_s=setup.checkpoint, restart_s=setup.restart, seed=setup.seed,
+        )  # fmt: skip
+    if setup.speedup != 1:
+        jobs = speed_up(jobs, setup.speedup)
+    return topology, jobs, tuple(notes)
+
+
+@lru_cache(maxsize=1)
+def read(path: str, format: str) -> Trace:
+    return read_trace(path, format or None)
+
+
+def options_of(setup: Setup, topology: Topology, jobs: Jobs) -> Options:
+    """How the simulator is to go on."""
+    rules = Rules()
+    outages: tuple[Outage, ...] = ()
+    if setup.rules:
+        rules, outages = load_rules(setup.rules, topology)
+    if setup.mtbf:
+        alone = solo_by_job(
+            jobs.profiles, jobs.model, jobs.gpus_max, alone_on(topology, setup.collective)
+        )
+        # Twice as long as it would take at best: most runs end before.
+        work = float(np.dot(jobs.gpus_max, jobs.iterations * alone))
+        until_s = 2 * (float(jobs.submit_s[-1]) + work / topology.gpus)
+        outages += random_outages(
+            topology,
+            until_s=until_s,
+            between_s=setup.mtbf * 3600,
+            repair_s=setup.repair * 3600,
+            seed=setup.seed,
+        )
+    return Options(
+        contention=setup.contention,
+        collective=setup.collective,
+        rules=rules,
+        outages=outages,
+        checkpoint_every_s=setup.checkpoint_every or inf,
+        until_s=setup.until or inf,
+        invariants=setup.check,
+    )

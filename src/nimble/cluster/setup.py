@@ -1,0 +1,107 @@
+"""A run as one says it on the command line: what comes, where, under which policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from itertools import product
+from typing import Any, get_type_hints
+
+from nimble.cluster.network import Collective
+from nimble.errors import InputError
+
+ARRIVALS = ("poisson", "diurnal", "batch")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Everything that a result depends on, in words and numbers."""
+
+    # "16x16x8", or a file: our YAML, Slurm's topology.yaml or topology.conf.
+    cluster: str = "16x16x8"
+    oversubscription: float = 1.0
+    gpus_per_machine: int = 8  # Slurm's files do not say
+    # What comes: the jobs of a trace, or made up.
+    trace: str = ""
+    format: str = ""  # of the trace; found by its header without
+    profiles: str = ""  # a file of profiles, besides those that are bundled
+    generate: str = "poisson"
+    mix: str = "dally"
+    jobs: int = 1000
+    load: float | None = None  # offered; for generated arrivals 0.8 without
+    speedup: float = 1.0
+    seed: int = 0
+    tenants: int = 1
+    checkpoint: float = 0.0  # seconds, for every job
+    restart: float = 0.0
+    # Shares of the time of submissions whose jobs run but do not count.
+    warm_up: float = 0.0
+    cool_down: float = 0.0
+    # Who decides: a name, or file.py:Class; the length of its leases in seconds.
+    policy: str = "dally"
+    lease: float | None = None
+    # How it goes on.
+    contention: bool = True
+    collective: Collective = Collective.RING
+    rules: str = ""  # a file: quotas, reservations, drains, outages
+    mtbf: float = 0.0  # mean hours between failures of one machine; 0: none fail
+    repair: float = 4.0  # mean hours until it is back
+    checkpoint_every: float = 0.0  # seconds; 0: only when preempted
+    until: float = 0.0  # seconds; 0: to the end
+    check: bool = False
+
+
+def varied(setup: Setup, asked: Iterable[str]) -> list[tuple[str, Setup]]:
+    """Every combination of "name=value,value,...", with a label.
+
+    >>> [label for label, _ in varied(Setup(), ["load=0.5,0.9", "policy=fifo,dally"])]
+    ['load 0.5, fifo', 'load 0.5, dally', 'load 0.9, fifo', 'load 0.9, dally']
+    """
+    axes = [_axis(text) for text in asked]
+    if not axes:
+        raise InputError("nothing to vary; expected --vary name=value,value, such as load=0.5,0.9")
+    found = []
+    for values in product(*(axis for _, axis in axes)):
+        chosen = {name: value for (name, _), value in zip(axes, values, strict=True)}
+        parts = [_said(name, value) for name, value in chosen.items()]
+        found.append((", ".join(parts), replace(setup, **chosen)))
+    return found
+
+
+def _said(name: str, value: Any) -> str:
+    if name in ("policy", "cluster"):
+        return str(value)
+    if isinstance(value, bool):
+        return name if value else f"no {name}"
+    return f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+
+
+def _axis(text: str) -> tuple[str, list[Any]]:
+    name, equals, values = text.partition("=")
+    name = name.strip().replace("-", "_")
+    known = [field.name for field in fields(Setup)]
+    if not equals or name not in known:
+        raise InputError(
+            f"--vary {text}: expected name=value,value with a name of {', '.join(known)}"
+        )
+    kind = get_type_hints(Setup)[name]
+    return name, [_value(name, kind, item.strip()) for item in values.split(",") if item.strip()]
+
+
+def _value(name: str, kind: Any, text: str) -> Any:
+    if kind is bool:
+        said = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
+        if text.lower() not in said:
+            raise InputError(f"--vary {name}={text}: expected on or off")
+        return said[text.lower()]
+    make = float if kind == float | None else kind
+    try:
+        return make(text)
+    except ValueError:
+        raise InputError(f"--vary {name}={text}: expected {_expected(make)}") from None
+
+
+def _expected(kind: Any) -> str:
+    if kind is Collective:
+        return " or ".join(Collective)
+    return {int: "a whole number", float: "a number"}.get(kind, "text")
