@@ -31,8 +31,8 @@ def run(
     """When each task starts and ends.
 
     A task starts when the one before it in its stream has ended, those it waits for have, each wait
-    has taken its time, the host has issued it, and the GPU is done starting another. Those launched first get all of the GPU
-    that they can use, those after them what is left.
+    has taken its time, the host has issued it, and the GPU is done starting another. Those launched
+    first get all of the GPU that they can use, those after them what is left.
     """
     alone, processors, bandwidth = (
         column.tolist() for column in (times.alone, times.processors, times.bandwidth)
