@@ -114,7 +114,7 @@ def _verdict(seen: Foreseen) -> Iterator[str]:
 
 
 def _table(seen: Foreseen) -> Iterator[str]:
-    heads = ("", "ms", "× eager", "× one stream", "streams", "GPU idle", "activations MB",
+    heads = ("", "ms", "x eager", "x one stream", "streams", "GPU idle", "activations MB",
              "weights MB")  # fmt: skip
     yield '<section><h2>In figures</h2><div class="wide"><table><thead><tr>'
     yield "".join(f"<th>{head}</th>" for head in heads) + "</tr></thead><tbody>"
@@ -126,7 +126,7 @@ def _table(seen: Foreseen) -> Iterator[str]:
         )  # fmt: skip
         mark = ' class="chosen"' if found is seen.choice.prediction else ""
         yield f"<tr{mark}>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
-    yield "</tbody></table></div><p>“× eager” and “× one stream”: how many times as fast.</p>"
+    yield "</tbody></table></div><p>“x eager” and “x one stream”: how many times as fast.</p>"
     yield "</section>"
 
 
