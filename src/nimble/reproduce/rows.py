@@ -79,7 +79,7 @@ def tables(captured: Mapping[str, Captured], report: Callable[[str], None]) -> T
     report("fitting to all networks")
     values = fit(predictor)
     everything = _model(values)
-    measured = sorted({cell.network for cell in (*INFERENCE, *TRAINING)})
+    measured = sorted({c.network for c in INFERENCE} | {c.network for c in TRAINING})
     without = {}
     for network in measured:
         report(f"fitting without {network}")
