@@ -24,7 +24,10 @@ ARENAS = ("nasnet_a_mobile", "nasnet_a_large", "inception_v3", "googlenet", "ran
 
 
 def main() -> None:
-    captured = {name: capture() for name, capture in track(list(networks()), "capturing")}
+    write({name: capture() for name, capture in track(list(networks()), "capturing")})
+
+
+def write(captured: Mapping[str, Captured]) -> None:
     found = tables(captured, print)
     FITTED.write_text("\n".join(constants_file(found, FITTED.read_text())) + "\n")
     rewrite(PAGE, "cells", cells(found))
@@ -74,8 +77,8 @@ def cells(found: Tables) -> Iterator[str]:
 
 def others(found: Tables) -> Iterator[str]:
     known = {(row.network, row.metric) for row in found.cells(True)}
-    yield "| network | | published | predicted | error |"
-    yield "|---|---|---|---|---|"
+    yield "| network | | published | predicted | error | unseen |"
+    yield "|---|---|---|---|---|---|"
     for row in found.rows:
         if (row.network, row.metric) not in known:
             yield _other(row)
@@ -86,7 +89,7 @@ def _other(row: Row) -> str:
     unit = f" {row.unit}" if row.unit else ""
     return (
         f"| {row.network} | {row.metric} | {row.published:.{digits}f}{unit} | "
-        f"{row.predicted:.{digits}f}{unit} | {row.error:+.0%} |"
+        f"{row.predicted:.{digits}f}{unit} | {row.error:+.0%} | {'yes' if row.held_out else ''} |"
     )
 
 

@@ -61,7 +61,7 @@ INFERENCE = (
 OVER_TENSORRT = 2.81
 """The paper's headline, for NASNet-A mobile; its bars, read off, give 2.79."""
 OVER_ONE_STREAM = 1.88
-"""Several streams against one, at most, in Nimble's paper."""
+"""Several streams against one, at most, in Nimble's paper, of a network that we do not know."""
 
 TRAINING = tuple(
     Training(network, batch, speedup)
@@ -80,12 +80,6 @@ NO_HELP = (
     Latency(_ISSUE, "densenet201", "rtx2080s", "recent", "graph", 29.02, 5.54, 5.57),
 )
 """Where several streams do not help, or hardly."""
-
-GAINS = (
-    ("nasnet_a_mobile", "v100", OVER_ONE_STREAM),
-    *((case.network, case.gpu, case.single / case.multi) for case in NO_HELP),
-)
-"""One stream over several."""
 
 OTHERS = (
     Latency("IOS", "inception_v3", "v100", "recent", "launch", None, 6.51, 4.62),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from nimble.devices.sim import default_constants, find_host
 from nimble.reproduce.fit import fit, training_name
@@ -18,6 +19,8 @@ from nimble.reproduce.published import (
     OTHERS,
     OVER_ONE_STREAM,
     OVER_TENSORRT,
+    RESNET50_MS,
+    RESNET50_STEP_MS,
     TRAINING,
     Latency,
 )
@@ -64,10 +67,10 @@ def networks() -> Iterator[tuple[str, Callable[[], Captured]]]:
     """Everything that has to be captured, by name."""
     plain = [c.network for c in (*INFERENCE, *NO_HELP, *OTHERS)] + list(CONCURRENCY)
     for name in dict.fromkeys(plain):
-        yield name, lambda name=name: capture_network(name)
+        yield name, partial(capture_network, name)
     for cell in TRAINING:
         name = training_name(cell.network, cell.batch)
-        yield name, lambda name=name: capture_training(name)
+        yield name, partial(capture_training, name)
 
 
 def tables(captured: Mapping[str, Captured], report: Callable[[str], None]) -> Tables:
@@ -76,7 +79,7 @@ def tables(captured: Mapping[str, Captured], report: Callable[[str], None]) -> T
     report("fitting to all networks")
     values = fit(predictor)
     everything = _model(values)
-    measured = sorted({cell.network for cell in (*INFERENCE, *TRAINING)})
+    measured = sorted({c.network for c in INFERENCE} | {c.network for c in TRAINING})
     without = {}
     for network in measured:
         report(f"fitting without {network}")
@@ -93,9 +96,17 @@ def tables(captured: Mapping[str, Captured], report: Callable[[str], None]) -> T
             found = predictor.training_speedup(name, model)
             rows.append(Row(name, STEP, step.nimble, found, held_out))
     rows += _headlines(predictor, without)
-    for latency in (*NO_HELP, *OTHERS):
-        network = latency.network.partition("@")[0]
-        rows += _latencies(predictor, latency, without.get(network, everything))
+    for case in NO_HELP:
+        network = case.network.partition("@")[0]
+        if network not in without:
+            report(f"fitting without {network}")
+            without[network] = _model(fit(predictor, {network}, values))
+        rows += _latencies(predictor, case, without[network], True)
+        rows += _latencies(predictor, case, everything, False)
+    for case in OTHERS:
+        network = case.network.partition("@")[0]
+        rows += _latencies(predictor, case, without.get(network, everything), True)
+    rows += _unplaced(predictor, without["resnet50"])
     rows += [
         Row(f"{c.streams} convolutions at once", "RTX 2080 Ti", c.ms,
             crowd_ns(c.streams, everything.constants) / 1e6, False, "ms")
@@ -125,8 +136,17 @@ def _headlines(predictor: Predictor, without: Mapping[str, Model]) -> Iterator[R
     yield Row(most, "several streams over one, at most", OVER_ONE_STREAM, gains[most], True)
 
 
-def _latencies(predictor: Predictor, case: Latency, fitted: Model) -> Iterator[Row]:
-    """Milliseconds on another GPU and host: nothing was fitted to these."""
+def _unplaced(predictor: Predictor, model: Model) -> Iterator[Row]:
+    """Milliseconds that were published without saying on which GPU; a V100 is assumed."""
+    single = predictor.single_ns("resnet50", "v100", model) / 1e6
+    step = predictor.training_ns(training_name("resnet50", 32), "v100", model, several=False) / 1e6
+    where = "(NIMBLE_EVAL.md, GPU not said)"
+    yield Row("resnet50", f"one stream {where}", RESNET50_MS, single, True, "ms")
+    yield Row("resnet50@32x32", f"step, one stream {where}", RESNET50_STEP_MS, step, True, "ms")
+
+
+def _latencies(predictor: Predictor, case: Latency, fitted: Model, held_out: bool) -> Iterator[Row]:
+    """Milliseconds on another GPU and host."""
     model = Model(fitted.constants, find_host(case.host))
     name, gpu = case.network, case.gpu
     where = f"{case.source}, {gpu}"
@@ -134,10 +154,10 @@ def _latencies(predictor: Predictor, case: Latency, fitted: Model) -> Iterator[R
     multi = predictor.multi_ns(name, gpu, model, case.mode) / 1e6
     if case.eager is not None:
         eager = predictor.eager_ns(name, gpu, model) / 1e6
-        yield Row(name, f"PyTorch ({where})", case.eager, eager, True, "ms")
-    yield Row(name, f"one stream ({where})", case.single, single, True, "ms")
-    yield Row(name, f"several streams ({where})", case.multi, multi, True, "ms")
-    yield Row(name, f"{RATIO} ({where})", case.multi / case.single, multi / single, True, "")
+        yield Row(name, f"PyTorch ({where})", case.eager, eager, held_out, "ms")
+    yield Row(name, f"one stream ({where})", case.single, single, held_out, "ms")
+    yield Row(name, f"several streams ({where})", case.multi, multi, held_out, "ms")
+    yield Row(name, f"{RATIO} ({where})", case.multi / case.single, multi / single, held_out, "")
 
 
 def stored_model() -> Model:

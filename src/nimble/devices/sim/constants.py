@@ -25,6 +25,8 @@ class Constants:
     """Of the peak: convolutions by channel, which have no matrix product inside."""
     memory: float
     """Of the bandwidth: everything that only moves data."""
+    cache: float
+    """How many times as fast data moves that fits in the level 2 cache."""
     latency: float
     """What one tile of a matrix product takes alone on a multiprocessor, against its share of a
     full one. More than 1: few tiles leave the arithmetic units waiting."""

@@ -31,8 +31,8 @@ def run(
     """When each task starts and ends.
 
     A task starts when the one before it in its stream has ended, those it waits for have, each wait
-    has taken its time, the host has issued it, and the GPU is done starting another. Those launched first get all of the GPU
-    that they can use, those after them what is left.
+    has taken its time, the host has issued it, and the GPU is done starting another. Those launched
+    first get all of the GPU that they can use, those after them what is left.
     """
     alone, processors, bandwidth = (
         column.tolist() for column in (times.alone, times.processors, times.bandwidth)
@@ -82,7 +82,8 @@ def run(
             left[task] -= (then - now) * rate
         now = then
         if finish <= begin:
-            for task in [task for task in running if left[task] <= 1e-6]:
+            close = 1e-9 * max(now, 1e3)  # Of rounding, which grows with the time.
+            for task in [task for task in running if left[task] <= close]:
                 running.remove(task)
                 ends[task] = now
                 for later in following[task]:

@@ -32,8 +32,8 @@ class Times:
 def times(work: Work, gpu: Gpu, constants: Constants) -> Times:
     """A kernel takes a fixed time, and the longer of its arithmetic and its bytes.
 
-    A matrix product needs besides, however many multiprocessors there are, what one tile of its
-    result needs on one of them.
+    A matrix product takes at least what one tile of its result takes alone on a multiprocessor,
+    and half a tile while the last ones end.
     """
     peaks = np.array(
         [
@@ -46,18 +46,20 @@ def times(work: Work, gpu: Gpu, constants: Constants) -> Times:
     rate = peaks[work.peak] * reached[work.kind] / 1e9
     flops = work.flops * np.where(work.square, constants.winograd, 1.0)
     arithmetic = flops / rate
-    tile = 2.0 * TILE * TILE * work.depth
-    first_tile = np.where(work.kind == Kind.MATRIX, constants.latency * tile * gpu.sms / rate, 0.0)
-    moving = work.bytes / (gpu.bandwidth * constants.memory / 1e9)
-    busy = np.maximum(arithmetic + first_tile, moving)
-    alone = _by_task(work, constants.floor_us * 1e3 + busy)
+    tile = np.where(work.kind == Kind.MATRIX, 2.0 * TILE * TILE * work.depth * gpu.sms / rate, 0.0)
+    computing = np.maximum(arithmetic + tile / 2, constants.latency * tile)
+    # What fits in the cache was left there by the kernels before.
+    faster = np.where(work.bytes <= gpu.l2_mb * 1e6, constants.cache, 1.0)
+    moving = work.bytes / (gpu.bandwidth * constants.memory / 1e9) / faster
+    busy = np.maximum(computing, moving)
+    each = constants.floor_us * 1e3 + busy
+    alone = _by_task(work, each)
     room = np.where(work.kind == Kind.MATRIX, constants.slots, 1.0) * gpu.sms
     # Kernels that only move data leave room beside them for those that compute.
-    computing = work.kind != Kind.MOVE
-    processors = np.where(computing, np.minimum(1.0, work.blocks / room) * busy, 0.0)
+    processors = np.where(work.kind == Kind.MOVE, 0.0, np.minimum(1.0, work.blocks / room) * each)
     whole = np.maximum(alone, 1.0)
     return Times(alone, _by_task(work, processors) / whole, _by_task(work, moving) / whole)
 
 
 def _by_task(work: Work, each: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.bincount(work.task, each, work.tasks)
+    return np.bincount(work.task, each, work.tasks).astype(np.float64)

@@ -17,7 +17,7 @@ TILE = 32
 """Rows and columns of what one thread block of a matrix product computes."""
 THREADS = 2048
 """That a multiprocessor holds at once."""
-DEPTH = 128
+DEPTH = 256
 """Longer sums are split between thread blocks."""
 
 
