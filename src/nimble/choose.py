@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from nimble.clock import Clock
+from nimble.devices import Constants
 from nimble.devices.cpu import (
     BYTE_NS,
     WAIT_NS,
-    Constants,
     Replay,
     allocate,
     key_of,

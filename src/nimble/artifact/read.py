@@ -22,7 +22,8 @@ from nimble.capture import Parameters
 from nimble.capture.dtypes import FROM_TORCH, TO_TORCH
 from nimble.capture.operators import find, why_not_pure
 from nimble.choose import planned
-from nimble.devices.cpu import Constants, Replay, ReplayPool, supported, this_cpu
+from nimble.devices import Constants
+from nimble.devices.cpu import Replay, ReplayPool, make_constants, supported, this_cpu
 from nimble.errors import ArtifactError, NimbleError
 from nimble.graph import DType, Graph, Ref, Role, Symbol, Task, verify_memory
 from nimble.graph.codec import decode as decode_graph
@@ -121,7 +122,7 @@ def _load(
         raise ArtifactError(f"the settings are malformed: {saved}")
     settings = replace(saved, workers=workers or _core.usable_cores())
     here = body["cpu"] == this_cpu() and settings.workers == saved.workers
-    constants = Constants()
+    constants = make_constants()
     shared: dict[str, torch.Tensor] = {}
     plans = tuple(
         _plan(data, weights, shared, types, settings, constants, keep_schedule=here)

@@ -52,6 +52,7 @@ class Program:
         rule: Rule,
         slots: tuple[Slot, ...],
         options: StepOptions,
+        place: torch.device,
         *,
         updates: bool,
     ) -> None:
@@ -60,6 +61,7 @@ class Program:
         self._rule = rule
         self._slots = slots
         self._options = options
+        self._place = place
         self._updates = updates
         """False: the gradients are only added up."""
         self.reached = [False] * len(slots)
@@ -74,7 +76,7 @@ class Program:
         parameters = [tensors[slot.name] for slot in self._slots]
         cast = self._options.autocast
         with torch.enable_grad():
-            with torch.autocast("cpu", dtype=cast, enabled=cast is not None):
+            with torch.autocast(self._place.type, dtype=cast, enabled=cast is not None):
                 loss, result = self._loss(args, kwargs)
             gradients = torch.autograd.grad(
                 loss / self._options.accumulate if self._options.accumulate > 1 else loss,
