@@ -22,6 +22,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from nimble.devices.sim import Gpu, find_gpu
+
 aten = torch.ops.aten
 
 UNSUPPORTED = "operation not permitted when stream is capturing"
@@ -124,7 +126,6 @@ class StandIn:
     """What `nimble.devices.cuda.api.Api` asks for, and more for operators that misbehave."""
 
     place = torch.device("cpu")
-    name = "stand-in"
 
     def __init__(self, seed: int = 0, *, racing: bool = False) -> None:
         self.seed = seed
@@ -139,6 +140,9 @@ class StandIn:
         self._streams = 0
         self._local = threading.local()
         self._captures: list[Capture] = []
+
+    def gpu(self) -> Gpu:
+        return find_gpu("v100")
 
     # Streams and events
 

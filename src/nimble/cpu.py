@@ -21,6 +21,7 @@ class Cpu:
     place = torch.device("cpu")
     runs_python = False
     """A replay runs without the GIL."""
+    fuses = True
 
     def constants(self) -> Constants:
         return make_constants()

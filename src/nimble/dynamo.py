@@ -48,7 +48,7 @@ class Backend:
             fw_compiler=self._compile,
             bw_compiler=self._compile,
             inference_compiler=self._compile,
-            decompositions=arithmetic(),
+            decompositions=arithmetic() if self._device.fuses else {},
         )
         compiled: Callable[..., Any] = compiler(module, example_inputs)
         return compiled

@@ -108,6 +108,11 @@ class Device(Protocol):
     def runs_python(self) -> bool:
         """Whether operators that are written in Python can be part of a plan."""
 
+    @property
+    def fuses(self) -> bool:
+        """Whether chains of pointwise operators become one kernel, so that gradients are best
+        traced as arithmetic."""
+
     def constants(self) -> Constants: ...
     def prepare(
         self,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
-from nimble.errors import ScheduleError
+from nimble.errors import MemoryLimitError, ScheduleError
 from nimble.graph import Costs, DType, Graph, RecordedCosts, Role, dependencies
 from nimble.graph.dependencies import writers_of
 from nimble.schedule.arena import Arena, arrange
-from nimble.schedule.assignment import Assignment, Moves, Timing, concurrent
+from nimble.schedule.assignment import Assignment, Moves, Timing, assign, concurrent
+from nimble.schedule.bounds import every_order
 from nimble.schedule.fitting import fit
 from nimble.schedule.lifetimes import Home, homes
 from nimble.schedule.listing import spread
@@ -35,7 +38,7 @@ def schedule(
     """
     if streams is not None and streams < 1:
         raise ScheduleError(f"streams={streams}: give at least 1, or None for as many as help")
-    order = _order(graph)
+    order = order_of(graph)
     costs = costs or RecordedCosts()
     timing = Timing(
         tuple(costs.task(graph, task) for task in graph.tasks),
@@ -49,19 +52,58 @@ def schedule(
         assignment, arena = fastest, arrange(needed, fastest.order)
     else:
         assignment, arena = fit(order, timing, needed, fastest, memory_limit)
+    decision = _decision(order, timing, assignment, streams, assignment is not fastest)
+    return _built(graph, assignment, needed, arena, decision)
+
+
+def schedule_on(
+    graph: Graph,
+    streams: Sequence[Sequence[int]],
+    *,
+    reason: str,
+    costs: Costs | None = None,
+    memory_limit: int | None = None,
+) -> Schedule:
+    """The same for streams that were decided elsewhere: their waits, memory and proof.
+
+    `reason` says why it is these. MemoryLimitError if no arena within the limit was found.
+    """
+    order = order_of(graph)
+    costs = costs or RecordedCosts()
+    timing = Timing(tuple(costs.task(graph, task) for task in graph.tasks), costs.wait)
+    needed = homes(graph)
+    assignment = assign(order, streams)
+    arena = arrange(needed, assignment.order, memory_limit)
+    if memory_limit is not None and arena.bytes > memory_limit:
+        bound = every_order(needed, order)
+        raise MemoryLimitError(
+            f"no arena within memory_limit={memory_limit} bytes was found for these "
+            f"{len(streams)} streams; the smallest takes {arena.bytes}. Raise the limit, or let "
+            "tasks run one after another",
+            arena.bytes,
+            bound,
+        )
+    decision = _decision(order, timing, assignment, len(assignment.streams), False)
+    return _built(graph, assignment, needed, arena, replace(decision, reason=reason))
+
+
+def _built(
+    graph: Graph, assignment: Assignment, needed: list[Home], arena: Arena, decision: Decision
+) -> Schedule:
     built = Schedule(
         graph=graph,
         streams=assignment.streams,
         waits=tuple(Wait(task, on) for task, on in assignment.waits),
         offsets=_offsets(graph, needed, arena),
         arena_bytes=arena.bytes,
-        decision=_decision(order, timing, assignment, streams, assignment is not fastest),
+        decision=decision,
     )
     prove(built)
     return built
 
 
-def _order(graph: Graph) -> Order:
+def order_of(graph: Graph) -> Order:
+    """What must happen before what; ScheduleError if the tasks are not in such an order."""
     before = dependencies(graph)
     for task, earlier in enumerate(before):
         late = max(earlier, default=-1)

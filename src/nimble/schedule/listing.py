@@ -23,7 +23,7 @@ def spread(
     if priority is None:
         priority = timing.critical_paths(order)
     streams: list[list[int]] = [[]]
-    for part, leads, follows in _parts(order):
+    for part, leads, follows in parts_of(order):
         spread_part = _best(_Part(order, timing, priority, part, leads, follows), limit)
         for s, tasks in enumerate(spread_part):
             if s == len(streams):
@@ -42,7 +42,7 @@ def ladder(limit: int) -> Iterator[int]:
         yield limit
 
 
-def _parts(order: Order) -> Iterator[tuple[list[int], bool, bool]]:
+def parts_of(order: Order) -> Iterator[tuple[list[int], bool, bool]]:
     """Runs of tasks, and whether a task that all wait for stands before and after the run.
 
     That task is a part of its own, with nothing to decide.

@@ -10,11 +10,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from nimble.capture import capture
 from nimble.capture.reach import Reached
 from nimble.capture.target import Target
 from nimble.devices import Device
 from nimble.engine import Engine
+from nimble.engine.arguments import checked
 from nimble.errors import InputError
+from nimble.graph import Graph
 from nimble.settings import Settings
 from nimble.train.arithmetic import arithmetic
 from nimble.train.ledger import Ledger, Slot
@@ -26,10 +29,12 @@ class _StepTarget(Target):
     """A program, and the modules whose tensors it reads and updates."""
 
     loss_fn: Any = None
+    opened: bool = True
+    """Whether gradients are traced as the arithmetic that they are made of."""
 
     @property
     def decompositions(self) -> Mapping[Any, Callable[..., Any]]:
-        return arithmetic()
+        return arithmetic() if self.opened else {}
 
     def renewed(self) -> Target:
         """With what the loss function reaches now."""
@@ -127,33 +132,49 @@ class Step:
         """One that updates, and with `accumulate` one that only adds up gradients."""
         return tuple(self._engines.values())
 
+    def graph(self, /, *args: Any, **kwargs: Any) -> Graph:
+        """The step that updates, captured for a batch like this in the operators that eager calls,
+        and nothing decided yet."""
+        with self._lock:
+            self._ledger.notice_changes()
+            target = replace(self._target(True), opened=False)
+            tensors, structure, _ = checked(
+                (self._ledger.numbers(), *args), kwargs, target.parameters(), self.device.place
+            )
+            return capture(target, tensors, structure, self.name).graph
+
     def _engine(self, last: bool) -> Engine:
         slots = self._ledger.slots
         engine = self._engines.get((slots, last))
         if engine is None:
-            self._make_buffers()
-            modules = {
-                **self._modules,
-                "optimizer": self._ledger.held,
-                "sums": self._sums,
-                "grads": self._grads,
-            }
-            program = Program(
-                modules,
-                self._loss_fn,
-                self._ledger.rule,
-                slots,
-                self._options,
-                self.device.place,
-                updates=last,
-            )
-            if last:
-                self._programs[slots] = program
-            target = _StepTarget(program, modules, self._reached, self._loss_fn)
+            target = self._target(last)
             name = self.name if last else f"{self.name}, adding up"
             engine = Engine(target, name, self.settings, self.device, max_plans=self._most)
             self._engines[slots, last] = engine
         return engine
+
+    def _target(self, last: bool) -> _StepTarget:
+        slots = self._ledger.slots
+        self._make_buffers()
+        modules = {
+            **self._modules,
+            "optimizer": self._ledger.held,
+            "sums": self._sums,
+            "grads": self._grads,
+        }
+        program = Program(
+            modules,
+            self._loss_fn,
+            self._ledger.rule,
+            slots,
+            self._options,
+            self.device.place,
+            updates=last,
+        )
+        if last:
+            self._programs[slots] = program
+        opened = self.device.fuses
+        return _StepTarget(program, modules, self._reached, self._loss_fn, opened)
 
     def _show_gradients(self, reached: list[bool]) -> None:
         held = self._grads._buffers

@@ -8,6 +8,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import torch
 
+from nimble.devices.sim import Gpu
+
 Stream: TypeAlias = Any
 Event: TypeAlias = Any
 Graph: TypeAlias = Any
@@ -20,9 +22,8 @@ class Api(Protocol):
     def place(self) -> torch.device:
         """Where its memory is."""
 
-    @property
-    def name(self) -> str:
-        """What the maker calls the GPU."""
+    def gpu(self) -> Gpu:
+        """What it can do at most."""
 
     def stream(self) -> Stream:
         """A stream that is not the default one."""

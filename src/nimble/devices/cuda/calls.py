@@ -103,6 +103,9 @@ def _writing(
         return _direct(aten.copy_.default, [first, args[0]], {})
     if op is aten.relu.default:
         return _direct(aten.clamp_min.out, [args[0], 0], {"out": first})
+    if op is aten.embedding.default and args[1].is_contiguous() and first.is_contiguous():
+        rows, flat = args[1].view(-1), first.view(-1, first.shape[-1])
+        return _direct(aten.index_select.out, [args[0], 0, rows], {"out": flat})
     if op is aten.convolution.default:
         return _convolution(args, first, api)
     if name == "index" and any(

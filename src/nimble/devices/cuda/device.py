@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,10 +16,11 @@ from nimble.devices.cuda.calls import make_call
 from nimble.devices.cuda.launch import UncapturedError
 from nimble.devices.cuda.lower import has_images, lower_channels_last
 from nimble.devices.cuda.memory import OWNED, Arena, tensor_on
-from nimble.devices.cuda.parts import split
+from nimble.devices.cuda.parts import launch_order, split
 from nimble.devices.cuda.replay import CudaReplay
 from nimble.devices.cuda.rules import RULES, refusal
 from nimble.devices.device import Prepared, Tensors, fitting
+from nimble.devices.sim import Gpu, choose_for_gpu
 from nimble.errors import NimbleError
 from nimble.graph import Graph, verify
 from nimble.rewrite import Step
@@ -27,8 +28,8 @@ from nimble.schedule import Schedule, schedule
 from nimble.settings import Settings
 
 _RUNS = 9
-Scheduler = Callable[[Graph, str, int | None, int | None], Schedule]
-"""(graph, GPU, streams, memory_limit) → the schedule to use."""
+Scheduler = Callable[[Graph, Gpu, int | None, int | None], tuple[Schedule, Sequence[int]]]
+"""(graph, GPU, streams, memory_limit) → the schedule, and the order in which it is launched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,20 @@ class _Variant:
     constants: dict[str, torch.Tensor]
 
 
+def as_predicted(
+    graph: Graph, gpu: Gpu, streams: int | None, memory_limit: int | None
+) -> tuple[Schedule, Sequence[int]]:
+    """Several streams only where the modelled GPU gains by them."""
+    chosen = choose_for_gpu(graph, gpu, streams, memory_limit)
+    return chosen.schedule, chosen.prediction.launch
+
+
 def as_concurrent_as_can_be(
-    graph: Graph, gpu: str, streams: int | None, memory_limit: int | None
-) -> Schedule:
-    return schedule(graph, streams=streams, memory_limit=memory_limit)
+    graph: Graph, gpu: Gpu, streams: int | None, memory_limit: int | None
+) -> tuple[Schedule, Sequence[int]]:
+    """Every two independent tasks on different streams, whether that pays or not."""
+    built = schedule(graph, streams=streams, memory_limit=memory_limit)
+    return built, launch_order(built)
 
 
 class Cuda:
@@ -51,9 +62,10 @@ class Cuda:
 
     runs_python = True
     """Python runs while a graph is captured, and not when it is replayed."""
+    fuses = False
 
     def __init__(
-        self, api: Api, *, split: bool = True, scheduler: Scheduler = as_concurrent_as_can_be
+        self, api: Api, *, split: bool = True, scheduler: Scheduler = as_predicted
     ) -> None:
         """`split`: run tasks that cannot be captured between captured parts, instead of raising
         StreamCaptureError."""
@@ -77,7 +89,7 @@ class Cuda:
         return Constants(self._computed)
 
     def describe(self, settings: Settings) -> str:
-        return f"{self._api.place} ({self._api.name})"
+        return f"{self._api.place} ({self._api.gpu().name})"
 
     def prepare(
         self,
@@ -136,14 +148,14 @@ class Cuda:
         eager: dict[str, str] = {}
         while True:
             with clock("schedule"):
-                plan = self._scheduler(
-                    split(graph, eager), self._api.name, settings.streams, settings.memory_limit
+                plan, order = self._scheduler(
+                    split(graph, eager), self._api.gpu(), settings.streams, settings.memory_limit
                 )
             try:
                 with clock("bind"):
                     tuned = settings.tune != "off"
                     return CudaReplay(
-                        self._api, plan, eager, memory, self._arena, example, tuned=tuned
+                        self._api, plan, eager, order, memory, self._arena, example, tuned=tuned
                     )
             except UncapturedError as error:
                 if error.task in eager:

@@ -33,6 +33,7 @@ class Launch:
         api: Api,
         schedule: Schedule,
         eager: Mapping[str, str],
+        order: Sequence[int],
         memory: Memory,
         streams: Sequence[Stream],
         *,
@@ -43,7 +44,7 @@ class Launch:
         self._graph = graph
         self._streams = streams
         self._tuned = tuned
-        self._parts = parts(schedule, eager)
+        self._parts = parts(schedule, eager, order)
         self._graphs: list[Graph | None] = []
         self.temporary: dict[str, int] = {}
         """Task name → bytes that it took outside of the arena while it was captured."""

@@ -79,9 +79,9 @@ def _has(level: Sequence[int], before: Sequence[set[int]], task: int) -> bool:
     return any(level[b] == level[task] for b in before[task])
 
 
-def parts(schedule: Schedule, eager: Mapping[str, str]) -> list[Part]:
-    """The schedule in the order in which it is launched. What waits for another part needs no
-    event: parts follow each other on one stream."""
+def parts(schedule: Schedule, eager: Mapping[str, str], launch: Sequence[int]) -> list[Part]:
+    """The schedule as it is launched, in the order of `launch`. What waits for another part needs
+    no event: parts follow each other on one stream."""
     graph = schedule.graph
     lane = {t: lane for lane, stream in enumerate(schedule.streams) for t in stream}
     level = _levels(graph.tasks, dependencies(graph), eager)
@@ -92,7 +92,7 @@ def parts(schedule: Schedule, eager: Mapping[str, str]) -> list[Part]:
             waits.setdefault(wait.task, []).append(wait.on)
     awaited = {on for ons in waits.values() for on in ons}
     groups: dict[tuple[int, bool], list[Step]] = {}
-    for t in launch_order(schedule):
+    for t in launch:
         step = Step(t, lane[t], tuple(waits.get(t, ())), t in awaited)
         groups.setdefault(place[t], []).append(step)
     return [Part(tuple(groups[key]), not key[1]) for key in sorted(groups)]

@@ -30,6 +30,7 @@ class CudaReplay:
         api: Api,
         schedule: Schedule,
         eager: Mapping[str, str],
+        order: Sequence[int],
         tensors: Mapping[str, torch.Tensor],
         arena: Arena,
         example: Sequence[torch.Tensor],
@@ -44,6 +45,8 @@ class CudaReplay:
         """Task → why it runs between captured parts."""
         self.arena = arena
         self._api = api
+        self._order = order
+        """In which tasks are launched."""
         self._tensors = dict(tensors)
         self._tuned = tuned
         self._streams: list[Stream] = [api.stream() for _ in schedule.streams] or [api.stream()]
@@ -181,7 +184,13 @@ class CudaReplay:
         """The schedule on inputs and results that lie elsewhere than in the block."""
         memory = Memory(self.schedule, self.arena.block, self._tensors, given)
         launch = Launch(
-            self._api, self.schedule, self.eager, memory, self._streams, tuned=self._tuned
+            self._api,
+            self.schedule,
+            self.eager,
+            self._order,
+            memory,
+            self._streams,
+            tuned=self._tuned,
         )
         return Captured(memory, launch, self._epoch)
 
