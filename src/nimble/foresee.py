@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from nimble.capture import Target, capture
+from nimble.capture import CPU, Target, capture
 from nimble.cpu import Cpu
 from nimble.devices.sim import (
     Choice,
@@ -87,7 +87,7 @@ def capture_call(
 ) -> Subject:
     """A model's call on these arguments."""
     target = Target.of(model)
-    tensors, structure, _ = checked(args, dict(kwargs), target.parameters())
+    tensors, structure, _ = checked(args, dict(kwargs), target.parameters(), CPU.device)
     with torch.no_grad():
         captured = capture(target, tensors, structure, name).graph
     return Subject(name, remove_dead_tasks(captured), rewrite(captured)[0])
