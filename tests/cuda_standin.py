@@ -311,6 +311,7 @@ class StandIn:
             yield
         finally:
             self._local.task = before
+            self.launched += self.current().capture is None
 
     @contextlib.contextmanager
     def tuned(self) -> Iterator[None]:
@@ -376,6 +377,16 @@ class StandIn:
         stream.capture.temporaries.append(made)
         return kept, handed
 
+    def not_holding(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The same bytes; of a temporary, without keeping it from being let go of."""
+        capture = self.current().capture
+        for temporary in capture.temporaries if capture is not None else ():
+            offset = tensor.data_ptr() - temporary.start
+            if tensor.numel() and 0 <= offset < len(temporary.memory):
+                whole = torch.frombuffer(temporary.memory, dtype=tensor.dtype, offset=offset)
+                return whole.as_strided(tensor.shape, tensor.stride())
+        return tensor
+
     def _check_freed(self, capture: Capture) -> None:
         """A block that was let go of serves its stream's next allocation: whoever else uses it must
         be known to be done by then."""
@@ -430,10 +441,12 @@ class _Recorder(TorchDispatchMode):
             capture = self._cuda.current().capture
             assert capture is not None
             raise capture.fail(UNSUPPORTED)
-        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        given = args, kwargs
+        tensors = [leaf for leaf in tree_leaves(given) if isinstance(leaf, torch.Tensor)]
+        args, kwargs = tree_map_only(torch.Tensor, self._cuda.not_holding, given)
         if func._schema.is_mutable:
             self._cuda.write_down(lambda: _run(func, args, kwargs), tensors)
-            return _written(func, args, kwargs)
+            return _written(func, *given)
         with self._fake:
             fake = func(*_faked(args), **_faked(kwargs))
         made: list[torch.Tensor] = []

@@ -56,6 +56,12 @@ def make_call(
     return Call("copy", functools.partial(_and_copy, op, args, kwargs, kept))
 
 
+def has_out_variant(task: Task) -> bool:
+    """Whether the operator can write all its results where they are wanted."""
+    op = find(task.op)
+    return op.namespace == "aten" and _out_variant(op) is not None
+
+
 def _to_torch(arg: Arg, tensor: Callable[[int], torch.Tensor], api: Api) -> Any:
     if isinstance(arg, Ref):
         return tensor(arg.id)

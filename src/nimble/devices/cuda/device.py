@@ -14,7 +14,7 @@ from nimble.devices.constants import Constants
 from nimble.devices.cuda.api import Api
 from nimble.devices.cuda.calls import make_call
 from nimble.devices.cuda.launch import UncapturedError
-from nimble.devices.cuda.lower import has_images, lower_channels_last
+from nimble.devices.cuda.lower import drop_unread_results, has_images, lower_channels_last
 from nimble.devices.cuda.memory import OWNED, Arena, tensor_on
 from nimble.devices.cuda.parts import launch_order, split
 from nimble.devices.cuda.replay import CudaReplay
@@ -100,8 +100,10 @@ class Cuda:
         settings: Settings,
         clock: Clock,
     ) -> Prepared:
-        layouts: list[tuple[str, Graph, tuple[Step, ...]]] = [("as in eager", graph, ())]
         with clock("lower"):
+            before, graph = graph, drop_unread_results(graph)
+            dropped = Step.of("drop unread results", before, graph)
+            layouts: list[tuple[str, Graph, tuple[Step, ...]]] = [("as in eager", graph, ())]
             if settings.tune != "off" and has_images(graph):
                 layouts.append(("channels last", *lower_channels_last(graph)))
                 if os.environ.get("NIMBLE_VERIFY") == "1":
@@ -127,7 +129,7 @@ class Cuda:
         return Prepared(
             lowered=kept.graph,
             graph=kept.replay.graph,
-            steps=kept.steps,
+            steps=(dropped, *kept.steps),
             replay=kept.replay,
             constants=kept.constants,
             choice=f"{kept.replay.schedule.decision.reason}; images {kept.layout}{said}"

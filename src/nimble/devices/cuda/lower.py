@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from nimble.devices.cuda.calls import has_out_variant
 from nimble.graph import Edit, Graph, Ref, Role, Symbol, call
 from nimble.lower.layout import channels_last, lay_channels_last
 from nimble.lower.program import POINTWISE
@@ -32,6 +33,21 @@ def lower_channels_last(graph: Graph) -> tuple[Graph, tuple[Step, ...]]:
         before, graph = graph, change(graph)
         steps.append(Step.of(name, before, graph))
     return graph, tuple(steps)
+
+
+def drop_unread_results(graph: Graph) -> Graph:
+    """Results that nobody reads, of operators that make new tensors anyway, get no place in the
+    arena: the means and deviations of a layer norm, say."""
+    read = {graph.content(v).id for v in (*graph.readers, *graph.outputs)}
+    edit = Edit(graph)
+    for task in graph.tasks:
+        unread = {v for v in task.results if v is not None and graph.content(v).id not in read}
+        if unread and len(unread) < len(task.writes) and not has_out_variant(task):
+            results = tuple(None if v in unread else v for v in task.results)
+            writes = tuple(v for v in task.writes if v not in unread)
+            task = replace(task, results=results, writes=writes)
+        edit.tasks.append(task)
+    return edit.done() if edit.tasks != list(graph.tasks) else graph
 
 
 def lay_weights_channels_last(graph: Graph) -> Graph:
