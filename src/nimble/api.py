@@ -16,7 +16,7 @@ from nimble.clock import STAGES
 from nimble.cpu import Cpu
 from nimble.devices import Device
 from nimble.engine import Engine
-from nimble.errors import InputError
+from nimble.errors import ArtifactError, InputError
 from nimble.ladder import Shapes, rungs
 from nimble.observe.progress import stages
 from nimble.settings import TUNE, Settings
@@ -168,17 +168,32 @@ def compile_step(
 
 
 def load(
-    path: str | Path, *, types: Iterable[type[Any]] = (), workers: int | None = None
+    path: str | Path,
+    *,
+    types: Iterable[type[Any]] = (),
+    device: str | torch.device | Device | None = None,
+    workers: int | None = None,
 ) -> Engine:
     """Load what `engine.save` wrote. Needs no model source and runs no code from the file.
 
     Results that were dataclasses or Hugging Face outputs come back as dicts, unless their classes
-    are given in `types`.
+    are given in `types`. An engine for a GPU is scheduled and captured again on `device`.
     """
     _check_workers(workers)
-    loaded = read_engine(Path(path), types, workers)
+
+    def found(kind: str) -> Device:
+        chosen = device_for(device or kind, ())
+        if chosen.kind != kind:
+            raise ArtifactError(
+                f"compiled for {kind!r}, and not for {chosen.kind!r}: compile the model for that"
+            )
+        return chosen
+
+    loaded = read_engine(Path(path), types, workers, found)
     plans = max(16, len(loaded.plans))
-    engine = Engine(None, loaded.name, loaded.settings, Cpu(), max_plans=plans, pad=loaded.pad)
+    engine = Engine(
+        None, loaded.name, loaded.settings, loaded.device, max_plans=plans, pad=loaded.pad
+    )
     engine.adopt(loaded.plans, loaded.constants, loaded.parameters)
     return engine
 

@@ -18,6 +18,7 @@ from nimble.settings import Settings
 
 
 class Cpu:
+    kind = "cpu"
     place = torch.device("cpu")
     runs_python = False
     """A replay runs without the GIL."""

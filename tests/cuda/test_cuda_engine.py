@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from torch import nn
 import nimble
 from nimble.compare import one_thread
 from nimble.devices.cuda import Cuda
-from nimble.errors import DeviceError, InputError
+from nimble.errors import ArtifactError, DeviceError, InputError
 
 
 def network() -> nn.Module:
@@ -269,6 +270,19 @@ def test_torch_compile_runs_on_the_device() -> None:
     torch.testing.assert_close(mine, x.grad)
     assert cuda.replays == 3
     torch._dynamo.reset()
+
+
+def test_a_saved_engine_is_captured_again(tmp_path: Path) -> None:
+    model = network()
+    engine, _ = on_standin(model, (IMAGE,))
+    engine.save(tmp_path / "engine")
+    cuda = StandIn()
+    loaded = nimble.load(tmp_path / "engine", device=Cuda(cuda))
+    torch.testing.assert_close(loaded(IMAGE), model(IMAGE).detach())
+    assert cuda.replays == 1
+    assert "scheduled and captured again here" in loaded.explain()
+    with pytest.raises(ArtifactError, match="compiled for 'cuda', and not for 'cpu'"):
+        nimble.load(tmp_path / "engine", device="cpu")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -69,23 +69,23 @@ def why_refused(op: OpOverload, place: Place = CPU) -> str | None:
 
 
 # Arguments that a kernel only computes with. A generator cannot be written into a file, so it is
-# never given; a device is checked to be the CPU.
+# never given; a device is checked to be the engine's.
 _COMPUTED_WITH = {"Tensor", "int", "float", "bool", "number", "Device", "Generator"}
 # Strings that choose a way to compute. Any other may name a file, or whatever is outside.
 _CHOICES = {"UPLO", "approximate", "driver", "mode", "reduce", "rounding_mode", "side"}
 
 
 @functools.cache
-def why_not_pure(op: OpOverload) -> str | None:
+def why_not_pure(op: OpOverload, place: Place = CPU) -> str | None:
     """Why an operator is not on the allow-list of saved engines; None if it is.
 
-    The allow-list is this rule, *pure kernels*: an `aten` operator, with a C++ kernel for the CPU,
-    that returns tensors and nothing else, all of them new (`copy_` alone writes to an argument),
-    and that takes only what a kernel computes with.
+    The allow-list is this rule, *pure kernels*: an `aten` operator, with a C++ kernel for the
+    device, that returns tensors and nothing else, all of them new (`copy_` alone writes to an
+    argument), and that takes only what a kernel computes with.
     """
     if op.namespace != "aten":
         return "it is none of PyTorch's own"
-    if (why := why_refused(op)) is not None:
+    if (why := why_refused(op, place)) is not None:
         return why
     schema = op._schema
     if not schema.returns or {_base(r.type) for r in schema.returns} != {"Tensor"}:

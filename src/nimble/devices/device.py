@@ -101,6 +101,10 @@ class Device(Protocol):
     """Turns graphs into replays. One object serves all plans of an engine."""
 
     @property
+    def kind(self) -> str:
+        """What a user calls it: "cpu" or "cuda"."""
+
+    @property
     def place(self) -> torch.device:
         """Where the tensors of a model on this device are."""
 

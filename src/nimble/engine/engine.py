@@ -344,7 +344,9 @@ class Engine:
             plans = [plan for plan in self.plans if plan.signature.training == mode]
             for plan in plans if self._held.target is not None else ():
                 self._prove_padding(plan)
-        write_engine(Path(path), self.name, self.settings, plans, self._held.parameters, self._pad)
+        kind = self.device.kind
+        parameters = self._held.parameters
+        write_engine(Path(path), self.name, self.settings, plans, parameters, self._pad, kind)
 
     def _prove_padding(self, plan: Plan) -> None:
         """Find out for all rows between a plan and the rung below whether they may be padded."""

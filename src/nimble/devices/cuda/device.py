@@ -60,6 +60,7 @@ def as_concurrent_as_can_be(
 class Cuda:
     """One GPU. Plans of all engines that are made with this object share one arena."""
 
+    kind = "cuda"
     runs_python = True
     """Python runs while a graph is captured, and not when it is replayed."""
     fuses = False
