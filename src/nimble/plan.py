@@ -62,7 +62,8 @@ class Plan:
     """Smaller numbers of rows → why they must not be padded to it; None: proven that they may."""
 
     def __post_init__(self) -> None:
-        self.gate = self.signature.gate()
+        # The gate knows the modes of the CPU.
+        self.gate = self.signature.gate() if self.replay.native else None
 
     @property
     def schedule(self) -> Schedule:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from weakref import WeakValueDictionary
 
 import torch
@@ -19,6 +20,10 @@ Gather = Callable[[list[torch.Tensor], Iterable[torch.Tensor]], None]
 """May move the tensors of a list, apart from those that share memory with others."""
 
 
+Around = Callable[[], AbstractContextManager[None]]
+"""Entered while constants are computed, and written where they lie."""
+
+
 def _as_they_lie(made: list[torch.Tensor], others: Iterable[torch.Tensor]) -> None:
     pass
 
@@ -26,9 +31,12 @@ def _as_they_lie(made: list[torch.Tensor], others: Iterable[torch.Tensor]) -> No
 class Constants:
     """The constants of all plans of one engine. Equal computations give one tensor."""
 
-    def __init__(self, compute: Compute, gather: Gather = _as_they_lie) -> None:
+    def __init__(
+        self, compute: Compute, gather: Gather = _as_they_lie, around: Around = nullcontext
+    ) -> None:
         self._compute = compute
         self._gather = gather
+        self._around = around
         self._made: WeakValueDictionary[str, torch.Tensor] = WeakValueDictionary()
 
     def of(
@@ -38,9 +46,14 @@ class Constants:
 
         `refresh` computes them again, into the memory that plans are bound to already.
         """
-        prologue = graph.prologue
-        if prologue is None:
+        if graph.prologue is None:
             return {}
+        with self._around():
+            return self._of(graph.prologue, tensors, refresh)
+
+    def _of(
+        self, prologue: Graph, tensors: Mapping[str, torch.Tensor], refresh: bool
+    ) -> dict[str, torch.Tensor]:
         keys = _keys(prologue, tensors)
         made = {name: self._made.get(key) for name, key in keys.items()}
         missing = [v for v in prologue.outputs if refresh or made[prologue[v].name] is None]

@@ -178,9 +178,13 @@ def _convolution(args: list[Any], out: torch.Tensor, api: Api) -> Callable[[], T
     none."""
     image, weight, bias, stride, padding, dilation, transposed, _, groups = args
     backend = api.convolution(*args)
-    if transposed or backend == "other":
+    if transposed or backend == "other" or out.dim() != 4:
+        return None
+    if not any(_has(out, form) for form in _FORMATS[:2]):
         return None
     if backend == "depthwise":
+        if not out.is_contiguous():
+            return None  # Its kernel counts on that, and does not check.
         sizes = weight.shape[2:]
         given = [image, weight, list(sizes), bias, stride, padding, dilation]
         return _direct(aten._conv_depthwise2d.out, given, {"out": out})

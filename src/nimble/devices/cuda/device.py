@@ -87,7 +87,8 @@ class Cuda:
         return self._api.place
 
     def constants(self) -> Constants:
-        return Constants(self._computed)
+        # Replays on any stream read them: they are written in a turn of their own.
+        return Constants(self._computed, around=self._arena.turn)
 
     def describe(self, settings: Settings) -> str:
         return f"{self._api.place} ({self._api.gpu().name})"

@@ -63,7 +63,7 @@ class Launch:
         handles and workspaces, and choose algorithms."""
         with self._below_autograd(), self._after_caller():
             for part in self._parts:
-                self._issue(part, [])
+                self._issue(part)
 
     def capture(self) -> None:
         """Record every part that can be. UncapturedError if a task must run between them."""
@@ -86,7 +86,7 @@ class Launch:
         found: list[tuple[int, Event, Event]] = []
         with self._below_autograd(), self._after_caller():
             for part in self._parts:
-                self._issue(part, [], found)
+                self._issue(part, timed=found)
         return found
 
     def _captured(self, part: Part) -> Graph:
@@ -117,11 +117,11 @@ class Launch:
     def _issue(
         self,
         part: Part,
-        kept: list[torch.Tensor],
+        kept: list[torch.Tensor] | None = None,
         timed: list[tuple[int, Event, Event]] | None = None,
     ) -> None:
         """Launch the tasks of a part on their streams. The first stream begins and ends it; others
-        wait for it to begin, and it waits for them."""
+        wait for it to begin, and it waits for them. Temporary tensors are added to `kept`."""
         api, origin = self._api, self._streams[0]
         lanes: dict[int, int] = {}
         """The last task so far of every stream."""
@@ -138,7 +138,11 @@ class Launch:
             lanes[step.lane] = step.task
             with api.on(stream):
                 begun = self._recorded(stream, True) if timed is not None else None
-                kept += self._call(step.task)
+                made = self._call(step.task)
+                if kept is not None and made:
+                    kept += made
+                    nbytes = sum(t.numel() * t.element_size() for t in made)
+                    self.temporary[self._graph.tasks[step.task].name] = nbytes
                 if timed is not None:
                     timed.append((step.task, begun, self._recorded(stream, True)))
             if step.awaited and part.captured:
@@ -156,16 +160,13 @@ class Launch:
         task = self._graph.tasks[number]
         try:
             with self._api.task(task.name):
-                made = self.calls[number].run()
+                return self.calls[number].run()
         except Exception as error:
             if broken_rule(error) is not None:
                 raise self._refused(number, error) from error
             where = task.origin or "the model"
             error.add_note(f"in task {task.name!r} ({task.op}) from {where}")
             raise
-        if made:
-            self.temporary[task.name] = sum(t.numel() * t.element_size() for t in made)
-        return made
 
     def _refused(self, number: int, error: Exception) -> Exception:
         task = self._graph.tasks[number]

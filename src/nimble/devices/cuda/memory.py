@@ -33,6 +33,8 @@ class Arena:
         """Make sure that the block has so many bytes. Plans that were captured on a smaller one
         are captured again when they are called."""
         if self.block.numel() < nbytes:
+            # Replays on any stream may still use the old one.
+            self._api.synchronize()
             self.block = self._api.allocate(nbytes)
 
     @contextlib.contextmanager
