@@ -40,6 +40,10 @@ DEFAULT_STREAM = "CUDA graphs must be captured on a non-default stream"
 CAPTURED_TWICE = "This CUDAGraph instance already owns a captured graph"
 NEVER_CAPTURED = "Called CUDAGraph::replay without a preceding successful capture"
 NO_GENERATOR = "Attempt to increase offset for a CUDA generator not in capture mode"
+NOT_NOW = (
+    "Cannot call CUDAGeneratorImpl::set_current_seed during CUDA graph capture. If you need this "
+    "call to be captured, please file an issue"
+)
 FREED_EARLY = "a block of the graph's pool was freed while another stream used it"
 
 _SYNCHRONISING = {"aten::_local_scalar_dense", "aten::nonzero", "aten::equal", "aten::is_nonzero"}
@@ -299,6 +303,11 @@ class StandIn:
         graph.state = "reset"
 
     # The rest
+
+    def manual_seed(self, seed: int) -> None:
+        if self.current().capture is not None:
+            raise self._fail(NOT_NOW)
+        self.generator().manual_seed(seed)
 
     def generator(self) -> torch.Generator:
         return torch.default_generator

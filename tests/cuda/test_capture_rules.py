@@ -107,6 +107,7 @@ DEEDS: dict[str, tuple[str, Deed]] = {
     "takes a number out": ("cudaErrorStreamCaptureUnsupported", lambda c, x: x.sum().item()),
     "counts what is not zero": ("cudaErrorStreamCaptureUnsupported", lambda c, x: x.nonzero()),
     "allocates past the pool": ("cudaErrorStreamCaptureUnsupported", lambda c, x: c.allocate(64)),
+    "seeds the generator": ("not during capture", lambda c, x: c.manual_seed(0)),
     "goes on after an error": ("cudaErrorStreamCaptureInvalidated", _swallow),
     "waits for another capture": ("cudaErrorStreamCaptureMerge", _another_capture),
     "ends a capture elsewhere": (

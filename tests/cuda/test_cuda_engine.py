@@ -10,8 +10,11 @@ import torch
 from cuda_engines import Poison, on_standin
 from cuda_standin import StandIn
 from torch import nn
+from typer.testing import CliRunner
 
 import nimble
+from nimble.bench import Settings
+from nimble.cli.main import app
 from nimble.compare import one_thread
 from nimble.devices.cuda import Cuda
 from nimble.errors import ArtifactError, DeviceError, InputError
@@ -289,6 +292,15 @@ def test_a_saved_engine_is_captured_again(tmp_path: Path) -> None:
 def test_without_a_gpu_the_error_says_what_to_do() -> None:
     with pytest.raises(DeviceError, match=r"device='cuda'.*sees no GPU.*nimble predict"):
         nimble.compile(network(), (IMAGE,), device="cuda")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_bench_without_a_gpu_says_so() -> None:
+    result = CliRunner().invoke(app, ["bench", "--models", "mlp", "--device", "cuda"])
+    assert result.exit_code == 1
+    assert "sees no GPU" in result.output
+    with pytest.raises(InputError, match="only eager, compile"):
+        Settings(("tvm",), (1,), device="cuda")
 
 
 def test_unknown_devices_are_refused() -> None:

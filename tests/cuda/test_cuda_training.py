@@ -64,6 +64,22 @@ def test_dropout_draws_other_numbers_at_every_replay_and_eager_s() -> None:
     assert_same(mine, theirs)
 
 
+def test_gradients_are_added_up_over_several_calls() -> None:
+    mine, theirs = pair()
+    ours, eager = (torch.optim.SGD(m.parameters(), lr=0.05) for m in (mine, theirs))
+    data = batches(4)
+    step = compiled(mine, ours, data[0], StandIn(), accumulate=2)
+    for first, second in ((data[0], data[1]), (data[2], data[3])):
+        eager.zero_grad()
+        for x, y in (first, second):
+            step(x, y)
+            (nn.functional.cross_entropy(theirs(x), y) / 2).backward()
+        eager.step()
+    assert_same(mine, theirs)
+    arenas = {id(plan.replay.arena) for engine in step.engines for plan in engine.plans}
+    assert len(arenas) == 1
+
+
 def check(name: str, seeds: int, tasks: range) -> None:
     """Every seed begins with the same weights, and must leave the same bits."""
     torch.manual_seed(0)

@@ -37,6 +37,13 @@ RULES = (
         splits=True,
     ),
     Rule(
+        "not during capture",
+        "during CUDA graph capture. If you need this call to be captured",
+        "it does what PyTorch refuses while a stream is capturing, such as seeding a generator",
+        _RUN_EAGERLY,
+        splits=True,
+    ),
+    Rule(
         "cudaErrorStreamCaptureInvalidated",
         "operation failed due to a previous error during capture",
         "an error before it, which somebody caught, has ended the capture",
