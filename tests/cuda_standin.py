@@ -16,15 +16,10 @@ from typing import Any
 
 import torch
 from cuda_orders import run_in_some_order
-from torch._library.custom_ops import OPDEFS
-from torch._subclasses.fake_tensor import FakeTensorMode
+from cuda_recorder import Recorder
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 from nimble.devices.sim import Gpu, find_gpu
-
-aten = torch.ops.aten
 
 UNSUPPORTED = "operation not permitted when stream is capturing"
 INVALIDATED = "operation failed due to a previous error during capture"
@@ -45,9 +40,6 @@ NOT_NOW = (
     "call to be captured, please file an issue"
 )
 FREED_EARLY = "a block of the graph's pool was freed while another stream used it"
-
-_SYNCHRONISING = {"aten::_local_scalar_dense", "aten::nonzero", "aten::equal", "aten::is_nonzero"}
-_EMPTY = ("aten::empty", "aten::new_empty")
 
 
 class CudaError(RuntimeError):
@@ -273,7 +265,7 @@ class StandIn:
         with self.on(stream):
             self.begin(graph, stream)
             try:
-                with _Recorder(self):
+                with Recorder(self):
                     yield
             except BaseException:
                 with contextlib.suppress(CudaError):
@@ -386,6 +378,9 @@ class StandIn:
         stream.capture.temporaries.append(made)
         return kept, handed
 
+    def refuse_to_wait(self) -> CudaError:
+        return self._fail(UNSUPPORTED)
+
     def not_holding(self, tensor: torch.Tensor) -> torch.Tensor:
         """The same bytes; of a temporary, without keeping it from being let go of."""
         capture = self.current().capture
@@ -419,101 +414,3 @@ class StandIn:
     def _fail(self, said: str) -> CudaError:
         mine = self._mine()
         return CudaError(said) if mine is None else mine.fail(said)
-
-
-class _Recorder(TorchDispatchMode):
-    """Sees every operator that the capturing thread calls."""
-
-    def __init__(self, cuda: StandIn) -> None:
-        super().__init__()
-        self._cuda = cuda
-        self._fake = FakeTensorMode()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        custom = OPDEFS.get(func.name().partition(".")[0])
-        if custom is not None:
-            with self:  # What an operator written in Python launches is seen one by one.
-                return custom._init_fn(*args, **kwargs)
-        returns = func._schema.returns
-        if returns and all(r.alias_info and not r.alias_info.is_write for r in returns):
-            return func(*args, **kwargs)
-        return self._cuda.launch(func, args, kwargs, lambda: self._recorded(func, args, kwargs))
-
-    def _recorded(self, func: Any, args: Any, kwargs: Any) -> Any:
-        name = func._schema.name
-        depends = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
-        masked = func is aten.index.Tensor and not any(
-            i is not None and i.dtype in (torch.bool, torch.uint8) for i in args[1]
-        )
-        if name in _SYNCHRONISING or (depends & set(func.tags) and not masked):
-            capture = self._cuda.current().capture
-            assert capture is not None
-            raise capture.fail(UNSUPPORTED)
-        given = args, kwargs
-        tensors = [leaf for leaf in tree_leaves(given) if isinstance(leaf, torch.Tensor)]
-        args, kwargs = tree_map_only(torch.Tensor, self._cuda.not_holding, given)
-        if func._schema.is_mutable:
-            self._cuda.write_down(lambda: _run(func, args, kwargs), tensors)
-            return _written(func, *given)
-        with self._fake:
-            fake = func(*_faked(args), **_faked(kwargs))
-        made: list[torch.Tensor] = []
-
-        def place(like: torch.Tensor) -> torch.Tensor:
-            kept, handed = self._cuda.from_pool(like)
-            made.append(kept)
-            return handed
-
-        result = tree_map_only(torch.Tensor, place, fake)
-        if not name.startswith(_EMPTY):
-            run = lambda: _copy(made, _run(func, args, kwargs))  # noqa: E731
-            self._cuda.write_down(run, [*tensors, *made])
-        return result
-
-
-def _faked(things: Any) -> Any:
-    """Tensors of the same types, made in a mode where nothing is computed."""
-
-    def fake(tensor: torch.Tensor) -> torch.Tensor:
-        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
-
-    return tree_map_only(torch.Tensor, fake, things)
-
-
-def _run(func: Any, args: Any, kwargs: Any) -> Any:
-    with torch.no_grad():
-        return func(*args, **kwargs)
-
-
-def _copy(into: list[torch.Tensor], results: Any) -> None:
-    found = [leaf for leaf in tree_leaves(results) if isinstance(leaf, torch.Tensor)]
-    for mine, theirs in zip(into, found, strict=True):
-        mine.copy_(theirs)
-
-
-def _written(func: Any, args: Any, kwargs: Any) -> Any:
-    """What an operator that writes its arguments returns."""
-    schema = func._schema
-    given = dict(zip((a.name for a in schema.arguments), args, strict=False)) | kwargs
-    found = [given[a.name] for a in schema.arguments if a.alias_info and a.alias_info.is_write]
-    return found[0] if len(schema.returns) == 1 else tuple(found[: len(schema.returns)])
-
-
-# Operators that exist on a GPU only, told in those of the CPU.
-_library = torch.library.Library("aten", "IMPL")
-
-
-def _cudnn(x, weight, padding, stride, dilation, groups, benchmark, deterministic, tf32, *, out):  # type: ignore[no-untyped-def]
-    made = aten.convolution(x, weight, None, stride, padding, dilation, False, [0, 0], groups)
-    return out.copy_(made)
-
-
-def _depthwise(x, weight, sizes, bias, stride, padding, dilation, *, out):  # type: ignore[no-untyped-def]
-    groups = x.shape[1]
-    made = aten.convolution(x, weight, bias, stride, padding, dilation, False, [0, 0], groups)
-    return out.copy_(made)
-
-
-_library.impl("cudnn_convolution.out", _cudnn, "CPU")
-_library.impl("_conv_depthwise2d.out", _depthwise, "CPU")

@@ -26,7 +26,10 @@ class Arena:
     def __init__(self, api: Api) -> None:
         self._api = api
         self._lock = threading.RLock()
-        self._last: tuple[Event, Stream] | None = None
+        self._done: Event = api.event()
+        """Of the last turn."""
+        self._stream: Stream | None = None
+        """That it was on."""
         self.block = api.allocate(0)
 
     def reserve(self, nbytes: int) -> None:
@@ -42,14 +45,13 @@ class Arena:
         """Whatever is launched inside comes after all that was launched in the turn before."""
         with self._lock:
             stream = self._api.current()
-            if self._last is not None and self._last[1] != stream:
-                self._api.wait(stream, self._last[0])
+            if self._stream is not None and self._stream != stream:
+                self._api.wait(stream, self._done)
             try:
                 yield
             finally:
-                event = self._api.event()
-                self._api.record(event, stream)
-                self._last = event, stream
+                self._api.record(self._done, stream)
+                self._stream = stream
 
 
 def room(schedule: Schedule) -> tuple[dict[int, int], int]:

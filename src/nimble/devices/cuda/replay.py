@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,6 +52,11 @@ class CudaReplay:
         self._tuned = tuned
         self._streams: list[Stream] = [api.stream() for _ in schedule.streams] or [api.stream()]
         self._states = [r.name for r in self.graph.roots(Role.STATE) if r.dtype is not DType.TOKEN]
+        self._written = [
+            (self.graph.inputs.index(id), id) for id in written(self.graph, Role.INPUT)
+        ]
+        """Inputs that the model updates: their places, and values."""
+        self._look_at_states()
         self._epoch = 0
         """Another number when a tensor of the model lies elsewhere."""
         self._workspace = 0
@@ -74,7 +80,7 @@ class CudaReplay:
             self._static = self.renewed(self._static, {})
             self._fill(inputs)
             self._static.launch.run()
-            for index, id in self._written_inputs():
+            for index, id in self._written:
                 inputs[index].copy_(self._static.memory[id])
             results = self.new_results()
             for id, result in results.items():
@@ -94,6 +100,7 @@ class CudaReplay:
                 new, old = fitting(root, tensors), self._tensors[root.name]
                 self._epoch += new.data_ptr() != old.data_ptr()
         self._tensors |= tensors
+        self._look_at_states()
 
     def measure(self, inputs: list[torch.Tensor]) -> list[Span]:
         """Every task timed by events, not captured: launching takes the host longer than a graph
@@ -143,18 +150,30 @@ class CudaReplay:
 
     def check(self, inputs: Sequence[torch.Tensor]) -> None:
         """Raise Mismatch where a tensor does not fit the plan."""
-        ranges = [_range(tensor) for tensor in inputs]
-        mutated = {index for index, _ in self._written_inputs()}
-        states = [_range(self._tensors[name]) for name in self._states]
         for index, (id, tensor) in enumerate(zip(self.graph.inputs, inputs, strict=True)):
             why = self._why_unfit(self.graph[id], tensor)
-            if why is None and any(_overlap(ranges[index], state) for state in states):
+            if why is None and self._ranges and self._is_in_state(tensor):
                 why = "shares memory with a state that the call writes"
-            for other, theirs in enumerate(ranges if index in mutated else ()):
-                if other != index and _overlap(ranges[index], theirs):
-                    why = why or f"is written, but shares memory with input {other}"
             if why is not None:
                 raise _aten.Mismatch(index, why)
+        for index, _ in self._written:
+            for other, tensor in enumerate(inputs):
+                if other != index and _overlap(_range(inputs[index]), _range(tensor)):
+                    why = f"is written, but shares memory with input {other}"
+                    raise _aten.Mismatch(index, why)
+
+    def _is_in_state(self, tensor: torch.Tensor) -> bool:
+        """States have no bytes in common, so that only the last which begins before the tensor ends
+        can have some in common with it."""
+        mine = _range(tensor)
+        place = bisect.bisect_left(self._ranges, (mine[1], 0)) - 1
+        return place >= 0 and _overlap(mine, self._ranges[place])
+
+    def _look_at_states(self) -> None:
+        """Note where the states lie, and of which PyTorch counts the versions."""
+        held = [self._tensors[name] for name in self._states]
+        self._ranges = sorted(_range(tensor) for tensor in held if tensor.numel())
+        self._counted = [tensor for tensor in held if not tensor.is_inference()]
 
     def _why_unfit(self, value: Value, tensor: torch.Tensor) -> str | None:
         dtype = TO_TORCH[value.dtype]
@@ -208,16 +227,10 @@ class CudaReplay:
 
     # Parts of a call
 
-    def _written_inputs(self) -> list[tuple[int, int]]:
-        """Inputs that the model updates: their places, and values."""
-        return [(self.graph.inputs.index(id), id) for id in written(self.graph, Role.INPUT)]
-
     def count_versions(self) -> None:
         """Tell PyTorch that the states were written."""
-        held = [self._tensors[name] for name in self._states]
-        counted = [tensor for tensor in held if not tensor.is_inference()]
-        if counted:
-            torch.autograd.graph.increment_version(counted)
+        if self._counted:
+            torch.autograd.graph.increment_version(self._counted)
 
     def shown(
         self, inputs: Sequence[torch.Tensor], roots: Mapping[int, torch.Tensor]
