@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from cuda_engines import Poison, on_standin
@@ -22,6 +23,7 @@ from nimble.devices.cuda.replay import CudaReplay
 from nimble.errors import ProofError
 from nimble.plan import Plan
 from nimble.schedule import Schedule, prove
+from nimble.schedule.clocks import Clocks
 from nimble.schedule.lifetimes import homes
 
 OPERATORS: list[Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = [
@@ -69,6 +71,29 @@ def test_some_order_shows_every_wait_that_is_missing() -> None:
             built = without(plan.schedule, place)
             missing = plan.schedule.waits[place]
             assert shows_wrong(plan, built, cuda, x, right), f"no order shows that {missing} is"
+
+
+@pytest.mark.parametrize("name", ["squeezenet@32", "bert_tiny@16", "gnn"])
+def test_what_is_captured_has_the_order_of_the_schedule_and_no_more(name: str) -> None:
+    model, args = zoo.build(name)
+    plan = on_standin(model, args)[0].plans[0]
+    (graph,) = plan.replay._static.launch._graphs
+    number = {task.name: t for t, task in enumerate(plan.graph.tasks)}
+    earlier: list[set[int]] = []
+    captured: set[tuple[int, int]] = set()
+    for record in graph.records:
+        mine = number[record.task]
+        known = set().union(*(earlier[n] | {number[graph.records[n].task]} for n in record.before))
+        earlier.append(known)
+        captured |= {(before, mine) for before in known - {mine}}
+    assert captured == ordered(plan.schedule)
+
+
+def ordered(built: Schedule) -> set[tuple[int, int]]:
+    """Pairs of which the first happens before the second, by streams and waits."""
+    every = np.arange(len(built.graph.tasks))
+    before = Clocks(built.graph, built.streams, built.waits).before(every, every)
+    return {(a, b) for a, b in np.argwhere(before).tolist() if a != b}
 
 
 def moved(built: Schedule, home: int, offset: int) -> Schedule:

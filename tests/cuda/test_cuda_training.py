@@ -16,6 +16,7 @@ from nimble import zoo
 from nimble.compare import one_thread, relative_error
 from nimble.devices.cuda import Cuda
 from nimble.devices.cuda.device import as_concurrent_as_can_be
+from nimble.lower import is_again
 from nimble.train import Step
 
 
@@ -78,6 +79,26 @@ def test_gradients_are_added_up_over_several_calls() -> None:
     assert_same(mine, theirs)
     arenas = {id(plan.replay.arena) for engine in step.engines for plan in engine.plans}
     assert len(arenas) == 1
+
+
+def test_a_memory_limit_is_kept_by_running_tasks_twice() -> None:
+    torch.manual_seed(0)
+    layers = [layer for _ in range(5) for layer in (nn.Linear(32, 32), nn.GELU())]
+    mine = nn.Sequential(*layers, nn.Linear(32, 4))
+    theirs, first = copy.deepcopy(mine), copy.deepcopy(mine)
+    ours, eager = (torch.optim.SGD(m.parameters(), lr=0.05) for m in (mine, theirs))
+    x, y = torch.randn(512, 32), torch.randint(0, 4, (512,))
+    free = compiled(
+        first, torch.optim.SGD(first.parameters(), lr=0.05), (x, y), StandIn(), streams=1
+    )
+    limit = int(0.7 * free.engines[0].plans[0].schedule.arena_bytes)
+    step = compiled(mine, ours, (x, y), StandIn(), streams=1, memory_limit=limit)
+    plan = step.engines[0].plans[0]
+    assert plan.schedule.arena_bytes <= limit
+    assert any(is_again(task) for task in plan.graph.tasks)
+    for _ in range(2):
+        torch.testing.assert_close(step(x, y), eager_step(theirs, eager, x, y))
+    assert_same(mine, theirs, 1e-5)
 
 
 def check(name: str, seeds: int, tasks: range) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -14,15 +14,16 @@ from nimble.devices.constants import Constants
 from nimble.devices.cuda.api import Api
 from nimble.devices.cuda.calls import make_call
 from nimble.devices.cuda.launch import UncapturedError
-from nimble.devices.cuda.lower import drop_unread_results, has_images, lower_channels_last
+from nimble.devices.cuda.lower import has_images, lower, lower_channels_last
 from nimble.devices.cuda.memory import OWNED, Arena, tensor_on
 from nimble.devices.cuda.parts import launch_order, split
 from nimble.devices.cuda.replay import CudaReplay
 from nimble.devices.cuda.rules import RULES, refusal
 from nimble.devices.device import Prepared, Tensors, fitting
-from nimble.devices.sim import Gpu, choose_for_gpu
-from nimble.errors import NimbleError
+from nimble.devices.sim import Gpu, choose_for_gpu, costs
+from nimble.errors import MemoryLimitError, NimbleError
 from nimble.graph import Graph, verify
+from nimble.lower import LEANER, recompute
 from nimble.rewrite import Step
 from nimble.schedule import Schedule, schedule
 from nimble.settings import Settings
@@ -103,8 +104,7 @@ class Cuda:
         clock: Clock,
     ) -> Prepared:
         with clock("lower"):
-            before, graph = graph, drop_unread_results(graph)
-            dropped = Step.of("drop unread results", before, graph)
+            graph, first = lower(graph)
             layouts: list[tuple[str, Graph, tuple[Step, ...]]] = [("as in eager", graph, ())]
             if settings.tune != "off" and has_images(graph):
                 layouts.append(("channels last", *lower_channels_last(graph)))
@@ -131,7 +131,7 @@ class Cuda:
         return Prepared(
             lowered=kept.graph,
             graph=kept.replay.graph,
-            steps=(dropped, *kept.steps),
+            steps=(*first, *kept.steps),
             replay=kept.replay,
             constants=kept.constants,
             choice=f"{kept.replay.schedule.decision.reason}; images {kept.layout}{said}"
@@ -152,9 +152,7 @@ class Cuda:
         eager: dict[str, str] = {}
         while True:
             with clock("schedule"):
-                plan, order = self._scheduler(
-                    split(graph, eager), self._api.gpu(), settings.streams, settings.memory_limit
-                )
+                plan, order = self._scheduled(graph, eager, settings)
             try:
                 with clock("bind"):
                     tuned = settings.tune != "off"
@@ -167,6 +165,28 @@ class Cuda:
                 if not self._split:
                     raise self._refusal(graph, error) from error
                 eager[error.task] = error.why
+
+    def _scheduled(
+        self, graph: Graph, eager: Mapping[str, str], settings: Settings
+    ) -> tuple[Schedule, Sequence[int]]:
+        """Within the memory limit; with tasks that run twice, if it cannot be kept otherwise."""
+        gpu, limit = self._api.gpu(), settings.memory_limit
+        try:
+            return self._scheduler(split(graph, eager), gpu, settings.streams, limit)
+        except MemoryLimitError as error:
+            assert limit is not None
+            refused = error
+        priced = costs(gpu)
+        graph = graph.with_tasks(replace(t, cost=priced.task(graph, t)) for t in graph.tasks)
+        for share in LEANER:
+            leaner = recompute(graph, int(limit * share))
+            if leaner is None:
+                break
+            try:
+                return self._scheduler(split(leaner, eager), gpu, settings.streams, limit)
+            except MemoryLimitError as error:
+                refused = error
+        raise refused
 
     def _refusal(self, graph: Graph, error: UncapturedError) -> NimbleError:
         task = next(task for task in graph.tasks if task.name == error.task)

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 from nimble.devices.cuda.calls import has_out_variant
 from nimble.graph import Edit, Graph, Ref, Role, Symbol, call
+from nimble.lower.early import update_early
 from nimble.lower.layout import channels_last, lay_channels_last
 from nimble.lower.program import POINTWISE
 from nimble.rewrite import Step, fold_constants
 
+Pass = tuple[str, Callable[[Graph], Graph]]
 _CONVOLUTION = "aten.convolution.default"
 
 
@@ -21,13 +23,24 @@ def has_images(graph: Graph) -> bool:
     )
 
 
+def lower(graph: Graph) -> tuple[Graph, tuple[Step, ...]]:
+    """What is done in every layout."""
+    return _passed(
+        graph, ("drop unread results", drop_unread_results), ("update early", update_early)
+    )
+
+
 def lower_channels_last(graph: Graph) -> tuple[Graph, tuple[Step, ...]]:
     """The graph with images, and the weights of convolutions, laid out channels last."""
-    passes: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (
+    return _passed(
+        graph,
         ("lay channels last", lambda g: lay_channels_last(g, POINTWISE)),
         ("lay weights channels last", lay_weights_channels_last),
         ("fold constants", fold_constants),
     )
+
+
+def _passed(graph: Graph, *passes: Pass) -> tuple[Graph, tuple[Step, ...]]:
     steps = []
     for name, change in passes:
         before, graph = graph, change(graph)
