@@ -7,10 +7,15 @@ import copy
 import pytest
 import torch
 from cuda_engines import Poison, on_standin, same_bits
+from cuda_standin import StandIn
 
+import nimble
 from nimble import zoo
 from nimble.capture.structure import flatten
 from nimble.compare import Outcome, Reference, one_thread
+from nimble.devices.cuda import Cuda
+from nimble.devices.cuda.device import Scheduler, as_concurrent_as_can_be, as_predicted
+from nimble.schedule import Schedule
 
 IMAGES = [
     "resnet50@32",
@@ -67,6 +72,39 @@ def test_a_sample_of_networks_and_orders(name: str) -> None:
 @pytest.mark.parametrize("name", [*IMAGES, "bert_base@16", *OTHERS])
 def test_a_hundred_orders(name: str) -> None:
     check(name, 100)
+
+
+def used(name: str) -> Schedule:
+    """The schedule that the modelled GPU chooses, when it is left the choice."""
+    model, args = zoo.build(name)
+    engine = nimble.compile(model, args, device=Cuda(StandIn()), tune="off", progress=False)
+    with one_thread():
+        engine(*args)
+    return engine.plans[0].schedule
+
+
+def test_an_arena_is_hardly_larger_than_it_has_to_be() -> None:
+    for name in ("bert_tiny@16", "squeezenet@64"):
+        built = used(name)
+        assert built.arena_bytes <= 1.02 * built.arena_lower_bound
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", [*IMAGES, "bert_base@16", *OTHERS])
+def test_arenas_of_all_schedules_that_are_used(name: str) -> None:
+    built = used(name)
+    assert built.arena_bytes <= 1.02 * built.arena_lower_bound
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("scheduler", [as_predicted, as_concurrent_as_can_be])
+def test_nasnet_a_mobile_takes_a_fifth_of_its_intermediates_at_most(scheduler: Scheduler) -> None:
+    model, args = zoo.build("nasnet_a_mobile@224")
+    device = Cuda(StandIn(), scheduler=scheduler)
+    engine = nimble.compile(model, args, device=device, tune="off", progress=False)
+    built = engine.plans[0].schedule
+    assert built.arena_bytes <= 1.02 * built.arena_lower_bound
+    assert built.arena_bytes <= 0.2 * built.intermediates_bytes
 
 
 def test_streams_that_really_run_at_the_same_time() -> None:
