@@ -39,11 +39,17 @@ def _swallow(cuda: StandIn, x: torch.Tensor) -> None:
     x + 1
 
 
+def _now(cuda: StandIn) -> Event:
+    """An event of the capture."""
+    event = Event()
+    cuda.record(event, cuda.current())
+    return event
+
+
 def _forked(cuda: StandIn) -> cuda_standin.Stream:
     """Another stream that has joined the capture."""
-    stream, event = cuda.stream(), Event()
-    cuda.record(event, cuda.current())
-    cuda.wait(stream, event)
+    stream = cuda.stream()
+    cuda.wait(stream, _now(cuda))
     return stream
 
 
@@ -55,12 +61,6 @@ def _leave_behind(cuda: StandIn, x: torch.Tensor) -> None:
 def _on_default_stream(cuda: StandIn, x: torch.Tensor) -> None:
     with cuda.on(cuda.default):
         x + 1
-
-
-def _ask(cuda: StandIn, x: torch.Tensor) -> None:
-    event = Event()
-    cuda.record(event, cuda.current())
-    cuda.query_event(event)
 
 
 def _end_elsewhere(cuda: StandIn, x: torch.Tensor) -> None:
@@ -120,7 +120,18 @@ DEEDS: dict[str, tuple[str, Deed]] = {
         lambda c, x: c.wait(c.current(), _outside),
     ),
     "uses the default stream": ("cudaErrorStreamCaptureImplicit", _on_default_stream),
-    "asks about a captured event": ("cudaErrorCapturedEvent", _ask),
+    "lets the default stream wait": (
+        "cudaErrorStreamCaptureImplicit",
+        lambda c, x: c.wait(c.default, _now(c)),
+    ),
+    "asks about a captured event": (
+        "cudaErrorCapturedEvent",
+        lambda c, x: c.query_event(_now(c)),
+    ),
+    "waits on the host for an event": (
+        "cudaErrorCapturedEvent",
+        lambda c, x: c.synchronize_event(_now(c)),
+    ),
     "ends it in another thread": ("cudaErrorStreamCaptureWrongThread", _end_elsewhere),
     "begins a second capture": (
         "cudaErrorIllegalState",
