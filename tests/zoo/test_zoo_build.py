@@ -26,6 +26,7 @@ SMALL = {
     "efficientnet_b5": 64,
     "squeezenet": 64,
     "densenet121": 64,
+    "densenet201": 64,
     "unet": 32,
     "vit_tiny": 64,
     "bert_base": 16,

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import torch
 import typer
-from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
@@ -24,7 +21,13 @@ from nimble.bench.command import run_bench
 from nimble.bench.contestants import KNOWN, NIMBLE, TRAINERS
 from nimble.bench.training import OPTIMIZERS, named
 from nimble.cli.check import Row, check
+from nimble.cli.console import check_writable
+from nimble.cli.console import err as _err
+from nimble.cli.console import or_exit as _or_exit
+from nimble.cli.console import out as _out
 from nimble.cli.demo import demo as run_demo
+from nimble.cli.predict import predict_command
+from nimble.cli.reproduce import reproduce_app
 from nimble.errors import InputError, NimbleError
 from nimble.observe.timeline import check_path
 from nimble.targets import check_target, make
@@ -34,10 +37,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-# A file or a pipe has no width; a table cut off at 80 columns cannot be read.
-_out = Console(width=None if sys.stdout.isatty() else 160)
-_err = Console(stderr=True)
-T = TypeVar("T")
+app.command(name="predict")(predict_command)
+app.add_typer(reproduce_app, name="reproduce")
 
 _TARGET = "a network's name (see nimble networks), module:factory or file.py:factory"
 Target = Annotated[
@@ -129,7 +130,7 @@ def check_command(
 ) -> None:
     """Compile models, compare them with eager PyTorch, exit with 1 if anything differs."""
     if json_file is not None:
-        _or_exit(lambda: _check_writable(json_file))
+        _or_exit(lambda: check_writable(json_file))
     rows = []
     for target in track(targets, "checking", console=_err, transient=True):
         try:
@@ -148,11 +149,6 @@ def check_command(
     typer.echo(f"{len(rows) - len(failed)} passed, {len(failed)} failed")
     if failed:
         raise typer.Exit(1)
-
-
-def _check_writable(path: Path) -> None:
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise InputError(f"{path}: no file can be written there")
 
 
 @app.command(name="bench")
@@ -194,7 +190,7 @@ def bench_command(
         )
     )
     for path in filter(None, (json_file, html)):
-        _or_exit(partial(_check_writable, path))
+        _or_exit(partial(check_writable, path))
     names = _or_exit(lambda: _named(models))
     if train is not None:
         names = _or_exit(lambda: [named(name, train) for name in names])
@@ -248,12 +244,3 @@ def table(rows: Sequence[Row]) -> Table:
             f"{row.compile_s:.1f}",
         )  # fmt: skip
     return made
-
-
-def _or_exit(action: Callable[[], T]) -> T:
-    """The result, or the error's message without a traceback and exit status 1."""
-    try:
-        return action()
-    except NimbleError as error:
-        _err.print(f"[red]{type(error).__name__}[/red]: {error}", highlight=False, soft_wrap=True)
-        raise typer.Exit(1) from error

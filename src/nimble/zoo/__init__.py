@@ -2,7 +2,7 @@
 
 from nimble.zoo.batch_norm import calibrate
 from nimble.zoo.inputs import random_like
-from nimble.zoo.recipes import build, count, input_shapes, names, parse
+from nimble.zoo.recipes import build, count, input_shapes, names, parse, untrained
 from nimble.zoo.weights import enliven
 
 __all__ = [
@@ -14,4 +14,5 @@ __all__ = [
     "names",
     "parse",
     "random_like",
+    "untrained",
 ]

@@ -1,4 +1,4 @@
-"""DenseNet-121 (Huang et al., 2017): every layer of a block reads all layers before it."""
+"""DenseNet-121 and -201 (Huang et al., 2017): every layer of a block reads all layers before it."""
 
 from __future__ import annotations
 

@@ -48,6 +48,7 @@ PUBLISHED = {
     "efficientnet_b5": Published(30.390, 10.266, _TORCHVISION),
     "squeezenet": Published(1.235, 0.349, _TORCHVISION + ", version 1.1"),
     "densenet121": Published(7.979, 2.834, _TORCHVISION),
+    "densenet201": Published(20.014, 4.291, _TORCHVISION),
     "vit_tiny": Published(5.717, 1.26, "timm's table of models"),
     "bert_base": Published(109.482, 11.2, "the published checkpoint; 128 tokens"),
     "bert_tiny": Published(4.386, None, "the published checkpoint"),

@@ -83,6 +83,7 @@ RECIPES = {
     ),
     "squeezenet": Recipe(lambda size, batch: squeezenet(), _image, 224),
     "densenet121": Recipe(lambda size, batch: densenet(), _image, 224),
+    "densenet201": Recipe(lambda size, batch: densenet((6, 12, 48, 32)), _image, 224),
     "unet": Recipe(lambda size, batch: UNet(), _image, 128),
     "vit_tiny": Recipe(lambda size, batch: VisionTransformer(size), _image, 224),
     "bert_base": Recipe(lambda size, batch: Bert(), _ids, 128),
@@ -118,6 +119,14 @@ def build(name: str, *, seed: int = 0) -> tuple[nn.Module, tuple[Tensor, ...]]:
     enliven(model, seed=seed)
     calibrate(model, inputs)
     return model, inputs
+
+
+def untrained(name: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """A network in eval mode with the weights that PyTorch draws, and inputs for it: at once, where
+    only shapes matter."""
+    recipe, size, batch = parse(name)
+    with torch.random.fork_rng(devices=[]):
+        return recipe.make(size, batch).eval(), recipe.inputs(size, batch)
 
 
 def count(name: str) -> tuple[int, int]:

@@ -154,7 +154,7 @@ class _Search:
         asks = [
             max(a, b)
             for a, b in zip(
-                self._taken.arithmetic.tolist(), self._taken.bandwidth.tolist(), strict=True
+                self._taken.processors.tolist(), self._taken.bandwidth.tolist(), strict=True
             )
         ]
         yield "launched in order", _in_order(happens, range(len(happens)))

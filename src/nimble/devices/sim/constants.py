@@ -25,9 +25,13 @@ class Constants:
     """Of the peak: convolutions by channel, which have no matrix product inside."""
     memory: float
     """Of the bandwidth: everything that only moves data."""
+    cache: float
+    """How many times as fast data moves that fits in the level 2 cache."""
     latency: float
     """What one tile of a matrix product takes alone on a multiprocessor, against its share of a
     full one. More than 1: few tiles leave the arithmetic units waiting."""
+    slots: float
+    """Tiles of a matrix product that a multiprocessor holds at once."""
     winograd: float
     """Of the arithmetic: what is left of a 3 x 3 convolution by Winograd's algorithm."""
     interference: float

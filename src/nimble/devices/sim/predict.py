@@ -41,7 +41,7 @@ class Prediction:
     critical_path_ns: float
     """The longest chain of tasks that depend on one another: no number of streams beats it."""
     work_ns: float
-    """What the GPU's arithmetic or bandwidth needs at the least."""
+    """What the GPU's multiprocessors or its bandwidth need at the least."""
     idle: float
     """The share of the time in which no kernel runs."""
     arena_bytes: int
@@ -156,7 +156,7 @@ def predict_eager(
     called = phases(graph, numbers)
     taken = times(work, found, constants)
     there = np.array([phase is not Phase.ABSENT for phase in called])
-    taken = Times(taken.alone * there, taken.arithmetic * there, taken.bandwidth * there)
+    taken = Times(taken.alone * there, taken.processors * there, taken.bandwidth * there)
     issued = np.cumsum(host_ns(work, called, host or find_host("recent")))
     order = tuple(range(work.tasks))
     starts, ends = run(taken, [order], [], order, Sharing(), issued.tolist())

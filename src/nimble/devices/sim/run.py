@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 from itertools import pairwise
 
 from nimble.devices.sim.times import Times
+from nimble.errors import ScheduleError
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,32 +30,42 @@ def run(
 ) -> tuple[list[float], list[float]]:
     """When each task starts and ends.
 
-    A task starts when the one before it in its stream has ended, those it waits for have, the host
-    has issued it, and the GPU is done starting another. Those launched first get all of the GPU
-    that they can use, those after them what is left.
+    A task starts when the one before it in its stream has ended, those it waits for have, each wait
+    has taken its time, the host has issued it, and the GPU is done starting another. Those launched
+    first get all of the GPU that they can use, those after them what is left.
     """
-    alone, arithmetic, bandwidth = (
-        column.tolist() for column in (times.alone, times.arithmetic, times.bandwidth)
+    alone, processors, bandwidth = (
+        column.tolist() for column in (times.alone, times.processors, times.bandwidth)
     )
     count = len(alone)
     rank = [0] * count
     for place, task in enumerate(launch):
         rank[task] = place
-    following: list[list[tuple[int, float]]] = [[] for _ in range(count)]
-    missing = [0] * count
+    following: list[list[int]] = [[] for _ in range(count)]
+    before: list[int | None] = [None] * count
+    awaited: list[list[int]] = [[] for _ in range(count)]
     for stream in streams:
         for earlier, later in pairwise(stream):
-            following[earlier].append((later, 0.0))
-            missing[later] += 1
+            following[earlier].append(later)
+            before[later] = earlier
     for task, on in waits:
-        following[on].append((task, sharing.wait))
-        missing[task] += 1
-    ready_at = list(issued) if issued is not None else [0.0] * count
+        following[on].append(task)
+        awaited[task].append(on)
+    missing = [len(ons) + (last is not None) for ons, last in zip(awaited, before, strict=True)]
     pending: list[tuple[float, int, int]] = []
+
+    def ready(task: int) -> float:
+        """A stream comes to a task's waits after the task before it, and to one after the other."""
+        last = before[task]
+        at = max(issued[task] if issued is not None else 0.0, 0.0 if last is None else ends[last])
+        for end in sorted(ends[on] for on in awaited[task]):
+            at = max(at, end) + sharing.wait
+        return at
+
+    starts, ends = [0.0] * count, [0.0] * count
     for task in range(count):
         if not missing[task]:
-            heappush(pending, (ready_at[task], rank[task], task))
-    starts, ends = [0.0] * count, [0.0] * count
+            heappush(pending, (ready(task), rank[task], task))
     running: list[int] = []
     """By launch order."""
     left = list(alone)
@@ -74,42 +85,44 @@ def run(
             for task in [task for task in running if left[task] <= 1e-6]:
                 running.remove(task)
                 ends[task] = now
-                for later, delay in following[task]:
-                    ready_at[later] = max(ready_at[later], now + delay)
+                for later in following[task]:
                     missing[later] -= 1
                     if not missing[later]:
-                        heappush(pending, (ready_at[later], rank[later], later))
+                        heappush(pending, (ready(later), rank[later], later))
         else:
             _, _, task = heappop(pending)
             starts[task] = now
             free = now + sharing.node
             place = sum(rank[other] < rank[task] for other in running)
             running.insert(place, task)
-        rates = _rates(running, arithmetic, bandwidth, sharing.interference)
+        rates = _rates(running, processors, bandwidth, sharing.interference)
+    if any(missing):
+        stuck = next(task for task, count in enumerate(missing) if count)
+        raise ScheduleError(f"deadlock: task {stuck} waits, through others, for itself")
     return starts, ends
 
 
 def _rates(
     running: Sequence[int],
-    arithmetic: Sequence[float],
+    processors: Sequence[float],
     bandwidth: Sequence[float],
     interference: float,
 ) -> list[float]:
     """How fast each runs, against alone: of what is left of the GPU, first come, first served."""
     if len(running) == 1:
         return [1.0]
-    free_arithmetic = free_bandwidth = 1.0
+    free_processors = free_bandwidth = 1.0
     rates, used = [], []
     for task in running:
         rate = 1.0
-        if arithmetic[task] > free_arithmetic:
-            rate = free_arithmetic / arithmetic[task]
+        if processors[task] > free_processors:
+            rate = free_processors / processors[task]
         if bandwidth[task] * rate > free_bandwidth:
             rate = free_bandwidth / bandwidth[task]
-        free_arithmetic = max(0.0, free_arithmetic - rate * arithmetic[task])
+        free_processors = max(0.0, free_processors - rate * processors[task])
         free_bandwidth = max(0.0, free_bandwidth - rate * bandwidth[task])
         rates.append(rate)
-        used.append(rate * max(arithmetic[task], bandwidth[task]))
+        used.append(rate * max(processors[task], bandwidth[task]))
     beside = sum(used)
     return [
         rate / (1.0 + interference * (beside - mine))

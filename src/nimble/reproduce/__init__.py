@@ -1,0 +1,1 @@
+"""What others have published, beside what the modelled GPU predicts."""
