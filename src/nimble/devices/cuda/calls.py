@@ -7,7 +7,7 @@ tensors, and a copy.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,7 @@ class Call:
 
 
 def make_call(
-    graph: Graph, task: Task, tensor: Callable[[int], torch.Tensor], unread: Iterable[int], api: Api
+    graph: Graph, task: Task, tensor: Callable[[int], torch.Tensor], unread: Set[int], api: Api
 ) -> Call:
     """A task on the tensors of its values. Results in `unread` need not be written."""
     op = find(task.op)
@@ -47,7 +47,6 @@ def make_call(
     kwargs = {key: _to_torch(arg, tensor, api) for key, arg in task.kwargs}
     if any(graph[v].overwrites is not None for v in task.writes):
         return Call("inplace", _direct(op, args, kwargs))
-    unread = set(unread)
     outs = [None if v is None else tensor(v) for v in task.results]
     direct = _writing(op, args, kwargs, outs, api)
     if direct is not None:

@@ -199,7 +199,7 @@ class Cuda:
         memory = _Separate(prologue, held, self._api)
         with torch.no_grad(), torch._C._DisableAutocast():
             for task in prologue.tasks:
-                make_call(prologue, task, memory.__getitem__, (), self._api).run()
+                make_call(prologue, task, memory.__getitem__, set(), self._api).run()
         return [memory[v] for v in prologue.outputs]
 
 

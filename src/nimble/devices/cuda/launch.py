@@ -49,7 +49,7 @@ class Launch:
         self.temporary: dict[str, int] = {}
         """Task name → bytes that it took outside of the arena while it was captured."""
         read = {graph.content(v).id for v in (*graph.readers, *graph.outputs)}
-        unread = [v.id for v in graph.values if graph.content(v.id).id not in read]
+        unread = {v.id for v in graph.values if graph.content(v.id).id not in read}
         self.calls: list[Call] = [
             make_call(graph, task, memory.__getitem__, unread, api) for task in graph.tasks
         ]
