@@ -51,7 +51,7 @@ def test_pointwise_chains_are_one_kernel_for_the_papers_system():
 def test_a_training_step_is_captured_without_its_update():
     found = capture_training("mobilenet_v2@32x2")
     parameters = 158
-    assert len(found.updates) == 4 * parameters
+    assert len(found.updates) == 5 * parameters
     assert not any("momentum" in task.name for task in found.graph.tasks)
     assert found.work.tasks < found.eager.tasks
     predictor = Predictor({"step": found})
@@ -108,7 +108,8 @@ def test_unseen_networks_are_predicted_within_20_percent(tmp_path: Path):
     assert len(cells) == 17
     errors = [abs(r["predicted"] / r["published"] - 1) for r in cells]
     assert statistics.median(errors) <= 0.2
-    ratios = [r for r in rows if r["metric"].startswith("several streams / one stream (snuspl")]
+    start = "several streams / one stream (snuspl"
+    ratios = [r for r in rows if r["metric"].startswith(start) and not r["held_out"]]
     assert len(ratios) == 3
     assert all(abs(r["predicted"] - r["published"]) <= 0.05 for r in ratios)
     # What comes with Nimble is what this fit finds.
@@ -134,7 +135,8 @@ def test_a_fit_finds_the_constants_behind_the_figures(monkeypatch: pytest.Monkey
     monkeypatch.setattr(module, "INFERENCE", ())
     monkeypatch.setattr(module, "TRAINING", (cell,))
     monkeypatch.setattr(module, "CROWD", ())
-    found = fit(predictor, {"resnet50"})
+    monkeypatch.setattr(module, "NO_HELP", ())
+    found = fit(predictor)
     fitted = predictor.training_speedup("net@32x2", Model.of(found, "found"))
     assert fitted == pytest.approx(made, rel=0.05)
     assert found["backward_us"] > PRIORS["backward_us"].value

@@ -39,6 +39,7 @@ def assert_same(ours: Tensor, theirs: Tensor) -> None:
         pytest.param("resnet50", "resnet50", 64, marks=pytest.mark.full),
         pytest.param("inception_v3", "inception_v3", 96, marks=pytest.mark.full),
         pytest.param("densenet121", "densenet121", 64, marks=pytest.mark.full),
+        pytest.param("densenet201", "densenet201", 64, marks=pytest.mark.full),
         pytest.param("efficientnet_b0", "efficientnet_b0", 64, marks=pytest.mark.full),
         pytest.param("efficientnet_b5", "efficientnet_b5", 64, marks=pytest.mark.full),
     ],

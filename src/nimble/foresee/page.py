@@ -114,7 +114,7 @@ def _verdict(seen: Foreseen) -> Iterator[str]:
 
 
 def _table(seen: Foreseen) -> Iterator[str]:
-    heads = ("", "ms", "/ eager", "/ one stream", "streams", "GPU idle", "activations MB",
+    heads = ("", "ms", "x eager", "x one stream", "streams", "GPU idle", "activations MB",
              "weights MB")  # fmt: skip
     yield '<section><h2>In figures</h2><div class="wide"><table><thead><tr>'
     yield "".join(f"<th>{head}</th>" for head in heads) + "</tr></thead><tbody>"
@@ -126,7 +126,7 @@ def _table(seen: Foreseen) -> Iterator[str]:
         )  # fmt: skip
         mark = ' class="chosen"' if found is seen.choice.prediction else ""
         yield f"<tr{mark}>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
-    yield "</tbody></table></div><p>“/ eager” and “/ one stream”: how many times as fast.</p>"
+    yield "</tbody></table></div><p>“x eager” and “x one stream”: how many times as fast.</p>"
     yield "</section>"
 
 
@@ -135,7 +135,7 @@ def _timelines(seen: Foreseen) -> Iterator[str]:
     shown = [("One stream", seen.single)]
     if len(seen.assigned.streams) > 1:
         shown.append(("Nimble's assignment", seen.assigned))
-    if len(chosen.streams) > 1:
+    if len(chosen.streams) > 1 and chosen.starts != seen.assigned.starts:
         shown.append(("As chosen", chosen))
     until = max(prediction.ns for _, prediction in shown)
     yield "<section><h2>Streams over time</h2>"

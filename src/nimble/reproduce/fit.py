@@ -81,7 +81,9 @@ def fit(
         return np.concatenate([_misses(predictor, model, without), (logs - known) / spread])
 
     first = known if start is None else np.log([start[name] for name in free])
-    found = least_squares(off, first, diff_step=_STEP, xtol=3e-3, ftol=3e-3, max_nfev=8)
+    found = least_squares(
+        off, first, diff_step=[_STEP] * len(free), xtol=3e-3, ftol=3e-3, max_nfev=8
+    )
     return values(found.x)
 
 

@@ -74,7 +74,8 @@ class Predictor:
         with the loss between them, and the optimizer updates, while the host runs ahead."""
         found = self.networks[name]
         update = times(found.eager, find_gpu(gpu), model.constants).alone[found.updates]
-        clearing = len(update) // 4  # One of the four calls for a parameter.
+        # PyTorch calls four operators for a parameter, and the first of them clears its gradient.
+        clearing = len(update) // 4
         host = model.host
         calls = np.full(len(update), host.update_us * 1e3)
         loss = _LOSS_CALLS * (host.op_us + 3 * host.operand_us + host.backward_us) * 1e3

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -123,7 +122,7 @@ def _only_readers(graph: Graph) -> dict[int, int]:
     return found
 
 
-def in_sequence(issued: Sequence[float] | NDArray[np.float64], alone: NDArray[np.float64]) -> float:
+def in_sequence(issued: ArrayLike, alone: NDArray[np.float64]) -> float:
     """When the last of these ends, on one stream: each after the one before, and once issued."""
     if not len(alone):
         return 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from nimble.devices.sim import default_constants, find_host
 from nimble.reproduce.fit import fit, training_name
@@ -66,10 +67,10 @@ def networks() -> Iterator[tuple[str, Callable[[], Captured]]]:
     """Everything that has to be captured, by name."""
     plain = [c.network for c in (*INFERENCE, *NO_HELP, *OTHERS)] + list(CONCURRENCY)
     for name in dict.fromkeys(plain):
-        yield name, lambda name=name: capture_network(name)
+        yield name, partial(capture_network, name)
     for cell in TRAINING:
         name = training_name(cell.network, cell.batch)
-        yield name, lambda name=name: capture_training(name)
+        yield name, partial(capture_training, name)
 
 
 def tables(captured: Mapping[str, Captured], report: Callable[[str], None]) -> Tables:
@@ -78,7 +79,7 @@ def tables(captured: Mapping[str, Captured], report: Callable[[str], None]) -> T
     report("fitting to all networks")
     values = fit(predictor)
     everything = _model(values)
-    measured = sorted({cell.network for cell in (*INFERENCE, *TRAINING)})
+    measured = sorted({c.network for c in INFERENCE} | {c.network for c in TRAINING})
     without = {}
     for network in measured:
         report(f"fitting without {network}")

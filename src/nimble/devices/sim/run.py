@@ -82,7 +82,8 @@ def run(
             left[task] -= (then - now) * rate
         now = then
         if finish <= begin:
-            for task in [task for task in running if left[task] <= 1e-6]:
+            close = 1e-9 * max(now, 1e3)  # Of rounding, which grows with the time.
+            for task in [task for task in running if left[task] <= close]:
                 running.remove(task)
                 ends[task] = now
                 for later in following[task]:

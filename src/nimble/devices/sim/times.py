@@ -62,4 +62,4 @@ def times(work: Work, gpu: Gpu, constants: Constants) -> Times:
 
 
 def _by_task(work: Work, each: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.bincount(work.task, each, work.tasks)
+    return np.bincount(work.task, each, work.tasks).astype(np.float64)
