@@ -11,7 +11,7 @@ listed = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.t
 	['project']['optional-dependencies']['$(1)'], sep='\n')"
 extra = $(call listed,$(1)) | $(BIN)/pip install -q -r /dev/stdin torch==2.13.0
 
-.PHONY: demo test test-full lint bench overhead figures claims starts steps models zoo examples sanitize clean
+.PHONY: demo test test-full test-gpu lint bench overhead figures claims starts steps models zoo examples sanitize clean
 
 demo: $(VENV)/built
 	$(BIN)/nimble demo
@@ -21,6 +21,10 @@ test: lint $(VENV)/models
 
 test-full: lint $(VENV)/models
 	$(BIN)/pytest -n 2 --dist loadfile
+
+# Says what was skipped where there is no GPU.
+test-gpu: $(VENV)/dev
+	$(BIN)/pytest -m gpu
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check src tests examples bench

@@ -5,7 +5,7 @@ from dataclasses import replace
 from nimble.capture import Target, capture
 from nimble.capture.structure import flatten
 from nimble.compare import relative_error
-from nimble.devices.cpu import Constants, Replay, supported
+from nimble.devices.cpu import Replay, make_constants, supported
 from nimble.graph import verify
 from nimble.lower import lower, split
 from nimble.rewrite import rewrite
@@ -23,7 +23,7 @@ def graphs(model, args):
 
 
 def run(graph, tensors, inputs, streams=1, *, in_order=False):
-    held = Constants().of(graph, tensors)
+    held = make_constants().of(graph, tensors)
     state = {name: tensor.clone() for name, tensor in tensors.items()}
     replay = Replay(schedule(graph, streams=streams, in_order=in_order), {**state, **held})
     return replay([tensor.clone() for tensor in inputs])

@@ -11,9 +11,12 @@ import torch
 from nimble import _core
 from nimble.artifact import read_engine
 from nimble.capture import Target
+from nimble.capture.structure import flatten
 from nimble.clock import STAGES
+from nimble.cpu import Cpu
+from nimble.devices import Device
 from nimble.engine import Engine
-from nimble.errors import InputError
+from nimble.errors import ArtifactError, InputError
 from nimble.ladder import Shapes, rungs
 from nimble.observe.progress import stages
 from nimble.settings import TUNE, Settings
@@ -29,7 +32,9 @@ def compile(
     strict_shapes: bool = False,
     pad: str | None = None,
     max_plans: int = 16,
+    device: str | torch.device | Device | None = None,
     workers: int | None = None,
+    streams: int | None = None,
     memory_limit: int | None = None,
     native_kernels: bool = True,
     tune: str = "fast",
@@ -53,7 +58,9 @@ def compile(
     pad             "batch": run a smaller batch on the next larger plan, where rows are provably
                     independent of each other
     max_plans       drop the least recently used plan beyond this number
+    device          "cpu" or "cuda"; default: where the model and its arguments are
     workers         threads per replay, the caller included; default: the cores this process may use
+    streams         of a GPU, at most; default: as many as are predicted to help
     memory_limit    bytes that the arena of a plan may take
     native_kernels  False: run every task through ATen
     tune            "fast": measure the algorithms that are likely best, and remember what was found
@@ -67,12 +74,14 @@ def compile(
         args = (args,)
     if not isinstance(args, tuple):
         raise InputError(f"args is a {type(args).__name__}; expected a tuple of example arguments")
-    settings = _settings(workers, memory_limit, native_kernels, tune)
+    settings = _settings(workers, memory_limit, native_kernels, tune, streams)
     target = Target.of(model)
+    given = flatten((args, dict(kwargs or {})))[0]
     engine = Engine(
         target,
         name or str(getattr(model, "__name__", type(model).__name__)),
         settings,
+        device_for(device, [*target.named_tensors().values(), *given]),
         strict_shapes=strict_shapes,
         max_plans=max_plans,
         pad=pad,
@@ -96,7 +105,9 @@ def compile_step(
     keep_grads: bool = False,
     rng: str = "eager",
     max_plans: int = 16,
+    device: str | torch.device | Device | None = None,
     workers: int | None = None,
+    streams: int | None = None,
     memory_limit: int | None = None,
     native_kernels: bool = True,
     tune: str = "fast",
@@ -139,11 +150,14 @@ def compile_step(
         raise InputError(
             f"example is a {type(example).__name__}; expected a tuple (inputs..., target) or a dict"
         )
+    if not isinstance(model, torch.nn.Module):
+        raise InputError(f"model is a {type(model).__name__}; expected an nn.Module")
     step = Step(
         model,
         loss_fn,
         optimizer,
-        _settings(workers, memory_limit, native_kernels, tune),
+        _settings(workers, memory_limit, native_kernels, tune, streams),
+        device_for(device, [*model.parameters(), *flatten((args, kwargs))[0]]),
         StepOptions(clip_norm, clip_value, accumulate, autocast, keep_grads, rng),
         name or f"{type(model).__name__} step",
         max_plans,
@@ -154,17 +168,32 @@ def compile_step(
 
 
 def load(
-    path: str | Path, *, types: Iterable[type[Any]] = (), workers: int | None = None
+    path: str | Path,
+    *,
+    types: Iterable[type[Any]] = (),
+    device: str | torch.device | Device | None = None,
+    workers: int | None = None,
 ) -> Engine:
     """Load what `engine.save` wrote. Needs no model source and runs no code from the file.
 
     Results that were dataclasses or Hugging Face outputs come back as dicts, unless their classes
-    are given in `types`.
+    are given in `types`. An engine for a GPU is scheduled and captured again on `device`.
     """
     _check_workers(workers)
-    loaded = read_engine(Path(path), types, workers)
+
+    def found(kind: str) -> Device:
+        chosen = device_for(device or kind, ())
+        if chosen.kind != kind:
+            raise ArtifactError(
+                f"compiled for {kind!r}, and not for {chosen.kind!r}: compile the model for that"
+            )
+        return chosen
+
+    loaded = read_engine(Path(path), types, workers, found)
     plans = max(16, len(loaded.plans))
-    engine = Engine(None, loaded.name, loaded.settings, max_plans=plans, pad=loaded.pad)
+    engine = Engine(
+        None, loaded.name, loaded.settings, loaded.device, max_plans=plans, pad=loaded.pad
+    )
     engine.adopt(loaded.plans, loaded.constants, loaded.parameters)
     return engine
 
@@ -177,16 +206,40 @@ def dynamo_backend(
     options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """What `torch.compile(model, backend="nimble")` calls. `options` are those of `compile` that
-    concern every plan: workers, memory_limit, native_kernels, tune. `mode` changes nothing: a plan
-    is always made for the least latency."""
+    concern every plan: device, workers, streams, memory_limit, native_kernels, tune. `mode` changes
+    nothing: a plan is always made for the least latency."""
     from nimble.dynamo import Backend  # Imports Dynamo: a second that other callers are spared.
 
     given = dict(options or {})
-    known = ("workers", "memory_limit", "native_kernels", "tune")
+    known = ("device", "workers", "streams", "memory_limit", "native_kernels", "tune")
     if unknown := given.keys() - set(known):
         raise InputError(f"options= has {sorted(unknown)}; expected some of {', '.join(known)}")
-    settings = _settings(**given)
-    return Backend(settings)(module, example_inputs)
+    tensors = [thing for thing in example_inputs if isinstance(thing, torch.Tensor)]
+    device = device_for(given.pop("device", None), [*module.parameters(), *tensors])
+    return Backend(_settings(**given), device)(module, example_inputs)
+
+
+def device_for(
+    wanted: str | torch.device | Device | None, tensors: Iterable[torch.Tensor]
+) -> Device:
+    """The device that a user named; if none, where the tensors are."""
+    if wanted is None:
+        gpus = [tensor.device for tensor in tensors if tensor.device.type == "cuda"]
+        wanted = gpus[0] if gpus else "cpu"
+    if not isinstance(wanted, str | torch.device):
+        return wanted
+    try:
+        place = torch.device(wanted)
+    except RuntimeError as error:
+        raise InputError(f"device={wanted!r}: expected 'cpu', 'cuda' or 'cuda:1'") from error
+    if place.type == "cpu":
+        return Cpu()
+    if place.type != "cuda":
+        raise InputError(f"device={wanted!r}: Nimble runs on 'cpu' and 'cuda'")
+    # Imported where it is wanted: most users have no GPU.
+    from nimble.devices.cuda import Cuda
+
+    return Cuda.of(place)
 
 
 def _settings(
@@ -194,13 +247,16 @@ def _settings(
     memory_limit: int | None = None,
     native_kernels: bool = True,
     tune: str = "fast",
+    streams: int | None = None,
 ) -> Settings:
     _check_workers(workers)
+    if streams is not None and (type(streams) is not int or streams < 1):
+        raise InputError(f"streams={streams!r}: expected a number from 1 up, or None")
     if memory_limit is not None and (type(memory_limit) is not int or memory_limit < 0):
         raise InputError(f"memory_limit={memory_limit!r}: expected a number of bytes, or None")
     if tune not in TUNE:
         raise InputError(f"tune={tune!r}: expected one of {', '.join(TUNE)}")
-    return Settings(workers or _core.usable_cores(), memory_limit, native_kernels, tune)
+    return Settings(workers or _core.usable_cores(), memory_limit, native_kernels, tune, streams)
 
 
 def _check_workers(workers: int | None) -> None:

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from nimble.clock import Clock
+from nimble.devices import Constants
 from nimble.devices.cpu import (
     BYTE_NS,
     WAIT_NS,
-    Constants,
     Replay,
     allocate,
     key_of,
@@ -30,7 +30,17 @@ from nimble.devices.cpu import (
 from nimble.errors import MemoryLimitError, NimbleError
 from nimble.graph import Graph, RecordedCosts
 from nimble.graph.codec import encode
-from nimble.lower import CUTS, IN_ORDER, SIDES, candidates, cut, is_again, recompute, use_winograd
+from nimble.lower import (
+    CUTS,
+    IN_ORDER,
+    LEANER,
+    SIDES,
+    candidates,
+    cut,
+    is_again,
+    recompute,
+    use_winograd,
+)
 from nimble.schedule import Schedule, prove, schedule
 from nimble.schedule.codec import decode
 from nimble.schedule.codec import encode as encode_schedule
@@ -39,8 +49,6 @@ from nimble.settings import Settings
 _CLEARLY = 0.95
 """Another algorithm has to take at most this much of the time: it is less exact."""
 _SECOND_LOOKS = 2
-_LEANER = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8)
-"""Of the memory limit, what may be alive at once: values do not fit side by side without gaps."""
 Tensors = Mapping[str, torch.Tensor]
 
 
@@ -207,7 +215,7 @@ def _variants(graph: Graph, settings: Settings) -> list[_Variant]:
     except MemoryLimitError as error:
         assert limit is not None
         refused = error
-    for share in _LEANER:
+    for share in LEANER:
         lean = int(limit * share)
         leaner = recompute(graph, lean)
         if leaner is None:

@@ -20,10 +20,11 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.passes.split_module import split_module
 from torch.utils._pytree import tree_leaves
 
-from nimble.capture import Target
+from nimble.capture import Place, Target
 from nimble.capture.dtypes import FROM_TORCH
 from nimble.capture.operators import why_refused
 from nimble.capture.trace import OTHER_DOOR
+from nimble.devices import Device
 from nimble.engine import Engine
 from nimble.errors import MemoryLimitError, NimbleError
 from nimble.settings import Settings
@@ -37,22 +38,24 @@ _NUMBERS = (bool, int, float, complex, torch.SymInt, torch.SymFloat, torch.SymBo
 class Backend:
     """Compiles what Dynamo captured between two graph breaks."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, device: Device) -> None:
         self._settings = settings
+        self._device = device
+        self._place = Place(device.place, device.runs_python)
 
     def __call__(self, module: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         compiler = aot_autograd(
             fw_compiler=self._compile,
             bw_compiler=self._compile,
             inference_compiler=self._compile,
-            decompositions=arithmetic(),
+            decompositions=arithmetic() if self._device.fuses else {},
         )
         compiled: Callable[..., Any] = compiler(module, example_inputs)
         return compiled
 
     def _compile(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         run: Callable[..., Any]
-        run = self._engine(module) if _replayable(module) else self._split(module)
+        run = self._engine(module) if self._replayable(module) else self._split(module)
 
         def boxed(args: list[Any]) -> Any:
             given = list(args)
@@ -67,7 +70,9 @@ class Backend:
         name = f"graph{next(_numbers)}"
         # No module behind it: parameters are inputs here. Plans are made at the first call, when
         # sizes that Dynamo left symbolic are known.
-        engine = Engine(Target(module.forward, {}), name, self._settings, max_plans=64)
+        engine = Engine(
+            Target(module.forward, {}), name, self._settings, self._device, max_plans=64
+        )
         return _Part(engine, module)
 
     def _split(self, module: fx.GraphModule) -> fx.GraphModule:
@@ -80,7 +85,7 @@ class Backend:
             if node.target is operator.getitem and node.args[0] in parts:
                 parts[node] = parts[node.args[0]]
                 continue
-            if (_why_eager(node) is not None) != eager:
+            if (self._why_eager(node) is not None) != eager:
                 part, eager = part + 1, not eager
             parts[node] = part
         # In the order of the graph: parts that need nothing of each other may draw random numbers,
@@ -93,12 +98,55 @@ class Backend:
         )
         for name, child in list(split.named_children()):
             if isinstance(child, fx.GraphModule) and name.startswith("submod_"):
-                why = next(filter(None, map(_why_eager, child.graph.nodes)), None)
+                why = next(filter(None, map(self._why_eager, child.graph.nodes)), None)
                 if why is None:
                     setattr(split, name, self._engine(child))
                 else:
                     _log.info("%s runs eagerly between engines: %s", name, why)
         return split
+
+    def _replayable(self, module: fx.GraphModule) -> bool:
+        nodes = module.graph.nodes
+        return all(
+            self._why_eager(n) is None if n.op == "call_function" else self._fits(n) for n in nodes
+        )
+
+    def _why_eager(self, node: fx.Node) -> str | None:
+        """Why this node has to run eagerly; None if an engine can replay it."""
+        op = node.target
+        if node.op != "call_function" or op is operator.getitem:
+            return None
+        if not all(map(self._fits, (node, *node.all_input_nodes))):
+            here = self._place.device
+            return f"{op} has operands that are not dense tensors on {here} of a dtype it knows"
+        if not isinstance(op, OpOverload):
+            # Arithmetic on sizes is done while an engine captures its part.
+            sizes = "val" in node.meta and isinstance(node.meta["val"], _NUMBERS)
+            return None if sizes else f"{op} is not an operator of tensors"
+        sized_by_data = torch.Tag.dynamic_output_shape in op.tags and free_unbacked_symbols(
+            node.meta.get("val")
+        )
+        if sized_by_data or torch.Tag.data_dependent_output in op.tags:
+            return f"what {op} gives depends on data"
+        for place, argument in enumerate(op._schema.arguments):
+            if argument.name == "storage_offset":
+                given = (
+                    node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
+                )
+                if given is not None:
+                    return f"{op} looks for a place in a storage, of which an engine sees a part"
+        why = why_refused(op, self._place)
+        return None if why is None else f"{op}: {why}"
+
+    def _fits(self, node: fx.Node) -> bool:
+        """Whether the node's result, as far as it is tensors, can lie in an engine's memory."""
+        here = self._place.device
+        return all(
+            leaf.dtype in FROM_TORCH and leaf.layout is torch.strided and leaf.device == here
+            if isinstance(leaf, torch.Tensor)
+            else isinstance(leaf, _NUMBERS)
+            for leaf in tree_leaves(node.meta.get("val"))
+        )
 
 
 class _Part(nn.Module):
@@ -121,46 +169,6 @@ class _Part(nn.Module):
                 _log.warning("%s runs eagerly from now on: %s", self._engine.name, why)
                 self._engine = None
         return self._eager(*args)
-
-
-def _replayable(module: fx.GraphModule) -> bool:
-    nodes = module.graph.nodes
-    return all(_why_eager(n) is None if n.op == "call_function" else _fits(n) for n in nodes)
-
-
-def _why_eager(node: fx.Node) -> str | None:
-    """Why this node has to run eagerly; None if an engine can replay it."""
-    op = node.target
-    if node.op != "call_function" or op is operator.getitem:
-        return None
-    if not all(map(_fits, (node, *node.all_input_nodes))):
-        return f"{op} has operands that are not dense tensors on the CPU of a dtype it knows"
-    if not isinstance(op, OpOverload):
-        # Arithmetic on sizes is done while an engine captures its part.
-        sizes = "val" in node.meta and isinstance(node.meta["val"], _NUMBERS)
-        return None if sizes else f"{op} is not an operator of tensors"
-    sized_by_data = torch.Tag.dynamic_output_shape in op.tags and free_unbacked_symbols(
-        node.meta.get("val")
-    )
-    if sized_by_data or torch.Tag.data_dependent_output in op.tags:
-        return f"what {op} gives depends on data"
-    for place, argument in enumerate(op._schema.arguments):
-        if argument.name == "storage_offset":
-            given = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
-            if given is not None:
-                return f"{op} looks for a place in a storage, of which an engine sees a part"
-    why = why_refused(op)
-    return None if why is None else f"{op}: {why}"
-
-
-def _fits(node: fx.Node) -> bool:
-    """Whether the node's result, as far as it is tensors, can lie in an engine's memory."""
-    return all(
-        leaf.dtype in FROM_TORCH and leaf.layout is torch.strided and leaf.device.type == "cpu"
-        if isinstance(leaf, torch.Tensor)
-        else isinstance(leaf, _NUMBERS)
-        for leaf in tree_leaves(node.meta.get("val"))
-    )
 
 
 def _plain(arg: Any) -> Any:

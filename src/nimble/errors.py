@@ -66,3 +66,19 @@ class PolicyError(NimbleError):
 
 class InvariantError(NimbleError):
     """The simulator broke one of its own rules (Options.invariants)."""
+
+
+class DeviceError(NimbleError):
+    """A device is not there, or cannot do what a plan asks of it."""
+
+
+class StreamCaptureError(DeviceError):
+    """A task broke a rule of CUDA's stream capture.
+
+    `task` is its name, `rule` CUDA's name for the error.
+    """
+
+    def __init__(self, message: str, task: str, rule: str) -> None:
+        super().__init__(message)
+        self.task = task
+        self.rule = rule

@@ -58,7 +58,7 @@ def resized(tensors: list[torch.Tensor], rung: Mapping[int, int]) -> list[torch.
         old = leading.shape[dimension]
         if old == 0:
             raise InputError(f"shapes= cannot resize dimension {dimension}: the example is empty")
-        index = torch.arange(size) % old
+        index = torch.arange(size, device=leading.device) % old
         tensors = [
             t.index_select(dimension, index)
             if t.dim() > dimension and t.shape[dimension] == old
@@ -72,7 +72,9 @@ def pad_rows(tensor: torch.Tensor, to: int) -> torch.Tensor:
     """Repeat the first row of a tensor (zeros, where there is none) until it has `to`, strides
     kept."""
     rows = tensor.shape[0]
-    wide = torch.empty_strided((to, *tensor.shape[1:]), tensor.stride(), dtype=tensor.dtype)
+    wide = torch.empty_strided(
+        (to, *tensor.shape[1:]), tensor.stride(), dtype=tensor.dtype, device=tensor.device
+    )
     wide[:rows] = tensor
     wide[rows:] = tensor[:1] if rows else 0
     return wide

@@ -9,14 +9,12 @@ from typing import Any
 
 import torch
 
-from nimble.capture import Captured, Target, capture
+from nimble.capture import Captured, Place, Target, capture
 from nimble.capture.structure import Structure
 from nimble.capture.tensors import copy_exactly
-from nimble.choose import choose
 from nimble.clock import Clock, Report
-from nimble.devices.cpu import Constants, ReplayPool, supported
+from nimble.devices import Constants, Device, Replayed
 from nimble.graph import Graph, verify
-from nimble.lower import lower
 from nimble.rewrite import Step, rewrite
 from nimble.schedule import Schedule
 from nimble.settings import Settings
@@ -46,7 +44,7 @@ class Plan:
     """Bytes that may be alive at once, where tasks run twice for that; 0: none does."""
     graph: Graph
     steps: tuple[Step, ...]
-    replay: ReplayPool
+    replay: Replayed
     constants: dict[str, torch.Tensor]
     example: list[torch.Tensor]
     reason: str
@@ -64,7 +62,8 @@ class Plan:
     """Smaller numbers of rows → why they must not be padded to it; None: proven that they may."""
 
     def __post_init__(self) -> None:
-        self.gate = self.signature.gate()
+        # The gate knows the modes of the CPU.
+        self.gate = self.signature.gate() if self.replay.native else None
 
     @property
     def schedule(self) -> Schedule:
@@ -76,6 +75,7 @@ def make_plan(
     signature: Signature,
     tensors: list[torch.Tensor],
     settings: Settings,
+    device: Device,
     constants: Constants,
     *,
     name: str,
@@ -85,37 +85,33 @@ def make_plan(
     """Take the model, called on `tensors`, all the way to a plan."""
     clock = Clock(report)
     with clock("capture"):
-        captured = capture(target, tensors, signature.structure, name)
+        place = Place(device.place, device.runs_python)
+        captured = capture(target, tensors, signature.structure, name, place)
     with clock("rewrite"):
         source, steps = rewrite(captured.graph)
-        graph = _checked(source)
-    with clock("lower"):
-        if settings.native_kernels:
-            graph, lowered = lower(graph, supported)
-            steps = (*steps, *lowered)
-            _checked(graph)
+        _checked(source)
     example = [copy_exactly(tensor) for tensor in tensors]
-    chosen = choose(graph, captured.tensors, constants, example, settings, clock)
+    made = device.prepare(source, captured.tensors, constants, example, settings, clock)
     return Plan(
         signature=signature,
-        names=[graph[v].name for v in graph.inputs],
+        names=[source[v].name for v in source.inputs],
         output=captured.output,
-        tensors=_used(captured, chosen.graph),
+        tensors=_used(captured, made.lowered),
         captured_tasks=len(captured.graph.tasks),
         source=source,
-        lowered=chosen.graph,
-        sides=chosen.sides,
-        cut=chosen.cut,
-        lean=chosen.lean,
-        graph=chosen.replay.graph,
-        steps=(*steps, Step.of("choose algorithms", graph, chosen.graph)),
-        replay=ReplayPool(chosen.replay, settings.workers, chosen.narrow),
-        constants=chosen.constants,
+        lowered=made.lowered,
+        sides=made.sides,
+        cut=made.cut,
+        lean=made.lean,
+        graph=made.graph,
+        steps=(*steps, *made.steps),
+        replay=made.replay,
+        constants=made.constants,
         example=example,
         reason=reason,
         seconds=clock.seconds,
-        measured_ns=chosen.measured_ns,
-        choice=chosen.choice,
+        measured_ns=made.measured_ns,
+        choice=made.choice,
         fingerprint=target.fingerprint(),
     )
 

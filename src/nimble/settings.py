@@ -14,3 +14,5 @@ class Settings:
     native_kernels: bool = True
     tune: str = "fast"
     """fast: measure the algorithms that are likely best. full: all of them. off: none."""
+    streams: int | None = None
+    """Of a GPU; None: as many as are predicted to help."""

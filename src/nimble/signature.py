@@ -52,9 +52,9 @@ class Signature:
         return "autocast or the default dtype differs"
 
 
-def ambient() -> Ambient:
-    on = torch.is_autocast_enabled("cpu")
-    return (on, torch.get_autocast_dtype("cpu") if on else None, torch.get_default_dtype())
+def ambient(place: torch.device) -> Ambient:
+    on = torch.is_autocast_enabled(place.type)
+    return (on, torch.get_autocast_dtype(place.type) if on else None, torch.get_default_dtype())
 
 
 def type_of(tensor: torch.Tensor) -> TensorType:
@@ -87,10 +87,11 @@ def refuse_tracing() -> None:
         )
 
 
-def check_tensor(tensor: torch.Tensor, name: str) -> None:
-    """Refuse what no plan can take, with what to do instead."""
-    if tensor.device.type != "cpu":
-        raise InputError(f"{name} is on {tensor.device}; this engine runs on the CPU: .cpu()")
+def check_tensor(tensor: torch.Tensor, name: str, place: torch.device) -> None:
+    """Refuse what no plan on this device can take, with what to do instead."""
+    if tensor.device != place:
+        todo = "the CPU: .cpu()" if place.type == "cpu" else f'{place}: .to("{place}")'
+        raise InputError(f"{name} is on {tensor.device}; this engine runs on {todo}")
     if tensor.is_nested:
         raise InputError(
             f"{name} is a nested tensor; expected a dense one: torch.nested.to_padded_tensor"

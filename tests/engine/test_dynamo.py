@@ -253,7 +253,7 @@ def noted():
 
 
 def test_a_part_that_cannot_be_captured_runs_eagerly_and_says_so_once(monkeypatch, noted):
-    monkeypatch.setattr(nimble.dynamo, "why_refused", lambda op: None)
+    monkeypatch.setattr(nimble.dynamo, "why_refused", lambda op, place: None)
 
     @torch.library.custom_op("nimble_test::fourfold", mutates_args=())
     def fourfold(x: torch.Tensor) -> torch.Tensor:

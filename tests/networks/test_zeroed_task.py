@@ -8,7 +8,7 @@ from nimble import zoo
 from nimble.capture import Target, capture
 from nimble.capture.structure import flatten
 from nimble.compare import Reference
-from nimble.devices.cpu import Constants, Replay
+from nimble.devices.cpu import Replay, make_constants
 from nimble.graph import DType, Task
 from nimble.rewrite import rewrite
 from nimble.schedule import schedule
@@ -37,7 +37,7 @@ def test_any_one_task_zeroed_is_noticed(name):
     reference = Reference.of(model, tensors, structure)
     made = capture(Target.of(model), tensors, structure, name)
     graph, _ = rewrite(made.graph)
-    held = {**made.tensors, **Constants().of(graph, made.tensors)}
+    held = {**made.tensors, **make_constants().of(graph, made.tensors)}
 
     def differs(graph):
         got = Replay(schedule(graph, streams=1), held)(tensors)

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from nimble.devices.cpu import key_of, recall, remember
 from nimble.graph import Graph
 
 _RIGHT = "the types of this graph are right"
 
 
-def check_once(data: Any, graphs: list[Graph]) -> None:
+def check_once(data: Any, graphs: list[Graph], place: torch.device) -> None:
     """Raise GraphError if an operator gives something else; `data` is what the graphs were read
     from."""
     if recall(_key(data)) == _RIGHT:
@@ -19,7 +21,7 @@ def check_once(data: Any, graphs: list[Graph]) -> None:
     from nimble.capture.types import check_types
 
     for graph in graphs:
-        check_types(graph)
+        check_types(graph, place)
     note_right(data)
 
 

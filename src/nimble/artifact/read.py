@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -18,11 +18,13 @@ from nimble import _core
 from nimble.artifact.checked import check_once
 from nimble.artifact.layout import DIGESTS, FORMAT, PLAN, WEIGHTS
 from nimble.artifact.structures import class_name, decode
-from nimble.capture import Parameters
+from nimble.capture import CPU, Parameters, Place
 from nimble.capture.dtypes import FROM_TORCH, TO_TORCH
 from nimble.capture.operators import find, why_not_pure
 from nimble.choose import planned
-from nimble.devices.cpu import Constants, Replay, ReplayPool, supported, this_cpu
+from nimble.clock import Clock
+from nimble.devices import Constants, Device, Prepared
+from nimble.devices.cpu import Replay, ReplayPool, supported, this_cpu
 from nimble.errors import ArtifactError, NimbleError
 from nimble.graph import DType, Graph, Ref, Role, Symbol, Task, verify_memory
 from nimble.graph.codec import decode as decode_graph
@@ -32,7 +34,7 @@ from nimble.rewrite import FUNCTIONAL, Step
 from nimble.schedule import Schedule, schedule
 from nimble.schedule.codec import decode as decode_schedule
 from nimble.settings import TUNE, Settings
-from nimble.signature import Ambient, Signature
+from nimble.signature import Ambient, Signature, TensorType
 
 _SYMBOLS = {("device", "cpu"), ("layout", "strided")} | {
     ("memory_format", f"{name}_format") for name in ("contiguous", "preserve")
@@ -60,18 +62,28 @@ T = TypeVar("T")
 class Loaded:
     name: str
     settings: Settings
+    device: Device
     plans: tuple[Plan, ...]
     constants: Constants
     parameters: Parameters
     pad: str | None
 
 
-def read_engine(path: Path, types: Iterable[type[Any]], workers: int | None) -> Loaded:
-    """Read, check, prove and bind what `write_engine` wrote."""
+def read_engine(
+    path: Path,
+    types: Iterable[type[Any]],
+    workers: int | None,
+    device: Callable[[str], Device],
+) -> Loaded:
+    """Read, check, prove and bind what `write_engine` wrote, for the device of the kind that it
+    was compiled for."""
     known = {class_name(kind): kind for kind in types}
     try:
         body, weights = _open(path)
-        return _load(body, weights, known, workers)
+        kind = str(body.get("device", "cpu"))
+        if kind == "cpu":
+            return _load(body, weights, known, workers, device(kind))
+        return _load(body, weights, known, 1, device(kind))
     except ArtifactError as error:
         raise ArtifactError(f"{path}: {error}") from error
     except _DAMAGE as error:
@@ -115,22 +127,25 @@ def _load(
     weights: dict[str, torch.Tensor],
     types: dict[str, type[Any]],
     workers: int | None,
+    device: Device,
 ) -> Loaded:
     saved = _record(Settings, body["settings"])
     if saved.workers < 1 or (saved.memory_limit or 0) < 0 or saved.tune not in TUNE:
         raise ArtifactError(f"the settings are malformed: {saved}")
     settings = replace(saved, workers=workers or _core.usable_cores())
     here = body["cpu"] == this_cpu() and settings.workers == saved.workers
-    constants = Constants()
+    constants = device.constants()
     shared: dict[str, torch.Tensor] = {}
     plans = tuple(
         _plan(data, weights, shared, types, settings, constants, keep_schedule=here)
+        if device.kind == "cpu"
+        else _plan_anew(data, weights, shared, types, settings, constants, device)
         for data in body["plans"]
     )
     if body["pad"] not in (None, "batch"):
         raise ArtifactError(f"the file says pad={body['pad']!r}, which is not known")
     parameters = _parameters(body["parameters"])
-    return Loaded(str(body["name"]), settings, plans, constants, parameters, body["pad"])
+    return Loaded(str(body["name"]), settings, device, plans, constants, parameters, body["pad"])
 
 
 def _parameters(data: dict[str, Any]) -> Parameters:
@@ -152,7 +167,8 @@ def _plan(
     *,
     keep_schedule: bool,
 ) -> Plan:
-    source, lowered = _graphs(data["graph"], settings)
+    source = _graph(data["graph"], CPU)
+    lowered = lower(source, supported)[0] if settings.native_kernels else source
     sides = _sides(data["sides"])
     lowered = use_winograd(lowered, sides)
     lowered, known = _with_costs(lowered, data["costs"])
@@ -177,33 +193,90 @@ def _plan(
     def narrow() -> Schedule:
         return schedule(cut(lowered, "whole", 1, supported, lean), streams=1)
 
-    inputs = tuple(
-        (TO_TORCH[DType(dtype)], tuple(shape), tuple(strides))
-        for dtype, shape, strides in data["inputs"]
-    )
-    if inputs != tuple(_input_type(graph, id) for id in graph.inputs):
-        raise ArtifactError("the signature does not fit the graph's inputs")
-    structure = decode(data["arguments"], len(inputs), types)
     measured = data["measured_ns"] is not None
-    return Plan(
-        signature=Signature(structure, inputs, (), _ambient(data["ambient"])),
-        names=[str(name) for name, _ in zip(data["names"], inputs, strict=True)],
-        output=decode(data["output"], len(graph.outputs), types),
-        tensors=tensors,
-        captured_tasks=_number(data["captured_tasks"]),
-        source=source,
+    prepared = Prepared(
         lowered=lowered,
-        sides=sides,
-        cut=how,
-        lean=lean,
         graph=graph,
         steps=tuple(_record(Step, step) for step in data["steps"]),
         replay=ReplayPool(replay, settings.workers, narrow),
         constants=held,
-        example=[_zeros(dtype, shape, strides) for dtype, shape, strides in inputs],
-        reason=reason,
-        measured_ns=_number(data["measured_ns"]) if keep_schedule and measured else None,
         choice=str(data["choice"]) if keep_schedule else made.decision.reason,
+        measured_ns=_number(data["measured_ns"]) if keep_schedule and measured else None,
+        sides=sides,
+        cut=how,
+        lean=lean,
+    )
+    example = _example(data, graph, CPU.device)
+    return _assembled(data, types, source, tensors, prepared, example, reason)
+
+
+def _plan_anew(
+    data: dict[str, Any],
+    weights: dict[str, torch.Tensor],
+    shared: dict[str, torch.Tensor],
+    types: dict[str, type[Any]],
+    settings: Settings,
+    constants: Constants,
+    device: Device,
+) -> Plan:
+    """For a device whose replays cannot be written to a file: from the graph on."""
+    place = Place(device.place)
+    source = _graph(data["graph"], place)
+    tensors = _tensors(source, data["tensors"], weights, shared, device.place)
+    example = _example(data, source, device.place)
+    made = device.prepare(source, tensors, constants, example, settings, Clock(lambda stage: None))
+    said = tuple(_record(Step, step) for step in data["steps"])
+    known = {step.name for step in made.steps}
+    steps = (*(step for step in said if step.name not in known), *made.steps)
+    reason = "saved with the engine, scheduled and captured again here"
+    return _assembled(data, types, source, tensors, replace(made, steps=steps), example, reason)
+
+
+def _example(data: dict[str, Any], graph: Graph, place: torch.device) -> list[torch.Tensor]:
+    """Zeros of the types that a plan was saved for, which have to be those of its graph."""
+    inputs = _inputs(data)
+    if inputs != tuple(_input_type(graph, id) for id in graph.inputs):
+        raise ArtifactError("the signature does not fit the graph's inputs")
+    return [_zeros(dtype, shape, strides, place) for dtype, shape, strides in inputs]
+
+
+def _inputs(data: dict[str, Any]) -> tuple[TensorType, ...]:
+    return tuple(
+        (TO_TORCH[DType(dtype)], tuple(shape), tuple(strides))
+        for dtype, shape, strides in data["inputs"]
+    )
+
+
+def _assembled(
+    data: dict[str, Any],
+    types: dict[str, type[Any]],
+    source: Graph,
+    tensors: dict[str, torch.Tensor],
+    made: Prepared,
+    example: list[torch.Tensor],
+    reason: str,
+) -> Plan:
+    inputs = _inputs(data)
+    structure = decode(data["arguments"], len(inputs), types)
+    return Plan(
+        signature=Signature(structure, inputs, (), _ambient(data["ambient"])),
+        names=[str(name) for name, _ in zip(data["names"], inputs, strict=True)],
+        output=decode(data["output"], len(source.outputs), types),
+        tensors=tensors,
+        captured_tasks=_number(data["captured_tasks"]),
+        source=source,
+        lowered=made.lowered,
+        sides=made.sides,
+        cut=made.cut,
+        lean=made.lean,
+        graph=made.graph,
+        steps=made.steps,
+        replay=made.replay,
+        constants=made.constants,
+        example=example,
+        reason=reason,
+        measured_ns=made.measured_ns,
+        choice=made.choice,
         paddable=bool(data["paddable"]),
         padded=dict.fromkeys(n for n in data["paddable"] if type(n) is int),
     )
@@ -239,24 +312,27 @@ def _number(data: Any) -> int:
     return data
 
 
-def _graphs(data: Any, settings: Settings) -> tuple[Graph, Graph]:
-    """The graph, with only operators that may be replayed, and as it is lowered here."""
+def _graph(data: Any, place: Place) -> Graph:
+    """The graph, with only operators that may be replayed."""
     graph = decode_graph(data)
     parts = [part for part in (graph, graph.prologue) if part is not None]
     for part in parts:
         for task in part.tasks:
-            _check_task(part, task)
+            _check_task(part, task, place)
         verify_memory(part)
-    check_once(data, parts)
-    graph = graph.with_tasks(replace(task, kernel="aten") for task in graph.tasks)
-    return graph, lower(graph, supported)[0] if settings.native_kernels else graph
+    check_once(data, parts, place.device)
+    return graph.with_tasks(replace(task, kernel="aten") for task in graph.tasks)
 
 
-def _check_task(graph: Graph, task: Task) -> None:
-    why = why_not_pure(find(FUNCTIONAL.get(task.op, task.op)))
+def _check_task(graph: Graph, task: Task, place: Place) -> None:
+    why = why_not_pure(find(FUNCTIONAL.get(task.op, task.op)), place)
     if why is not None:
         raise ArtifactError(f"operator {task.op} is not allowed in a saved engine: {why}")
     for arg in (*task.args, *(arg for _, arg in task.kwargs)):
+        # All that a graph makes, it makes where the engine is.
+        there = isinstance(arg, Symbol) and arg.kind == "device" and arg.name.startswith("cuda")
+        if there and place.device.type == "cuda":
+            continue
         if isinstance(arg, Symbol) and (arg.kind, arg.name) not in _SYMBOLS:
             raise ArtifactError(f"task {task.name!r} asks for {arg.kind} {arg.name!r}")
     # What is written in place is the first argument, and the proof has to know.
@@ -272,6 +348,7 @@ def _tensors(
     stored: dict[str, str],
     weights: dict[str, torch.Tensor],
     shared: dict[str, torch.Tensor],
+    place: torch.device = CPU.device,
 ) -> dict[str, torch.Tensor]:
     """The memory of parameters and state, laid out as the graph expects; one copy for all plans."""
     found = {}
@@ -288,15 +365,17 @@ def _tensors(
                 raise ArtifactError(
                     f"weight {key!r} is {value.dtype} {tuple(value.shape)}; expected {root.type}"
                 )
-            shared[key] = _zeros(dtype, root.shape, root.strides).copy_(value)
+            shared[key] = _zeros(dtype, root.shape, root.strides, place).copy_(value)
         found[root.name] = shared[key]
     if len({id(tensor) for tensor in found.values()}) < len(found):
         raise ArtifactError("the file gives two tensors the same memory")
     return found
 
 
-def _zeros(dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
-    return torch.empty_strided(shape, strides, dtype=dtype).zero_()
+def _zeros(
+    dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...], place: torch.device
+) -> torch.Tensor:
+    return torch.empty_strided(shape, strides, dtype=dtype, device=place).zero_()
 
 
 def _input_type(graph: Graph, id: int) -> tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]:

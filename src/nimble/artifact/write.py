@@ -34,6 +34,7 @@ def write_engine(
     plans: Sequence[Plan],
     parameters: Parameters,
     pad: str | None = None,
+    device: str = "cpu",
 ) -> None:
     """Write plans and the weights they use. The file appears whole or not at all."""
     if not plans:
@@ -43,6 +44,7 @@ def write_engine(
         "format": FORMAT,
         "torch": torch.__version__,
         "cpu": this_cpu(),
+        "device": device,
         "name": name,
         "settings": asdict(settings),
         "parameters": asdict(parameters),
@@ -112,4 +114,4 @@ def _storable(tensor: torch.Tensor) -> torch.Tensor:
     value = tensor.detach()
     if value.is_complex():
         value = torch.view_as_real(value)
-    return value.contiguous().clone()
+    return value.contiguous().clone().cpu()

@@ -21,6 +21,7 @@ class Job:
     threads: int
     material: Path
     """The weights and both inputs, so that every process has the same."""
+    device: str = "cpu"
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ def main(fd: int, parent: int, job: Job) -> None:
         return None
     with Connection(fd) as referee, torch.no_grad():
         try:
-            run, inputs, loaded = _load(job)
+            run, inputs, loaded = _load(job, wait := _waiting(job.device))
         except MissingError as error:
             return referee.send(Failed(str(error)))
         except ModuleNotFoundError as error:
@@ -55,24 +55,40 @@ def main(fd: int, parent: int, job: Job) -> None:
             except EOFError:
                 return None
             try:
-                referee.send(_answer(question, run, inputs[0]))
+                referee.send(_answer(question, run, inputs[0], wait))
             except Exception as error:
                 referee.send(Failed(f"raised {_in_a_line(error)}"))
 
 
-def _load(job: Job) -> tuple[Run, list[list[torch.Tensor]], Loaded]:
+def _waiting(device: str) -> Callable[[], None]:
+    """Waits until the device has done all that it was given."""
+    if device == "cpu":
+        return lambda: None
+    from nimble.devices.cuda.torch_cuda import TorchCuda
+
+    # Answers are compared with double precision, so nobody rounds to TF32.
+    torch.backends.cudnn.allow_tf32 = False
+    return TorchCuda(torch.device(device)).synchronize
+
+
+def _load(job: Job, wait: Callable[[], None]) -> tuple[Run, list[list[torch.Tensor]], Loaded]:
     torch.set_num_threads(job.threads)
     load = contestant(job.contestant, is_training(job.target))
     torch.manual_seed(0)
     made = make(job.target)
     material = torch.load(job.material, weights_only=True)
+    if isinstance(made.model, nn.Module):
+        made.model.to(job.device)
     restore = _restore(made, material["weights"])
     restore()
-    inputs: list[list[torch.Tensor]] = material["inputs"]
+    inputs: list[list[torch.Tensor]] = [
+        [tensor.to(job.device) for tensor in tensors] for tensors in material["inputs"]
+    ]
     structure = flatten((made.args, made.kwargs))[1]
     args, kwargs = unflatten(structure, [tensor.clone() for tensor in inputs[0]])
     start = time.perf_counter()
     run = load(made.model, args, kwargs, job.threads)
+    wait()
     compiled = time.perf_counter() - start
     restore()
     first, second = ([tensor.clone() for tensor in tensors] for tensors in inputs)
@@ -80,6 +96,7 @@ def _load(job: Job) -> tuple[Run, list[list[torch.Tensor]], Loaded]:
     torch.manual_seed(0)
     start = time.perf_counter()
     results = answer(first)
+    wait()
     took = time.perf_counter() - start
     answers = [pack(list(_tensors(results)))]
     restore()
@@ -96,8 +113,9 @@ def _restore(made: Made, weights: dict[str, torch.Tensor]) -> Callable[[], None]
 
     def restore() -> None:
         for name, tensor in mine.items():
-            if not torch.equal(tensor, weights[name]):
-                tensor.copy_(weights[name])
+            saved = weights[name].to(tensor.device)
+            if not torch.equal(tensor, saved):
+                tensor.copy_(saved)
 
     return restore
 
@@ -110,35 +128,38 @@ def _tensors(results: Any) -> Iterator[torch.Tensor]:
         for result in results:
             yield from _tensors(result)
     else:
-        yield from flatten(results)[0]
+        yield from (tensor.cpu() for tensor in flatten(results)[0])
 
 
-def _answer(question: str, run: Run, tensors: list[torch.Tensor]) -> Any:
+def _answer(question: str, run: Run, tensors: list[torch.Tensor], wait: Callable[[], None]) -> Any:
     if question == ROUND:
-        return _round(run, tensors)
+        return _round(run, tensors, wait)
     if question == OVERHEAD:
         return run.overhead(tensors) if hasattr(run, "overhead") else None
     assert question == MEMORY, question
     return _peak_mb()
 
 
-def _round(run: Run, tensors: list[torch.Tensor]) -> list[int]:
+def _round(run: Run, tensors: list[torch.Tensor], wait: Callable[[], None]) -> list[int]:
     """Nanoseconds of each call."""
     gc.disable()
     try:
-        _calls(run, tensors, WARM_NS, WARM_CALLS)
-        return _calls(run, tensors, TIMED_NS, TIMED_CALLS)
+        _calls(run, tensors, wait, WARM_NS, WARM_CALLS)
+        return _calls(run, tensors, wait, TIMED_NS, TIMED_CALLS)
     finally:
         gc.enable()
 
 
-def _calls(run: Run, tensors: list[torch.Tensor], ns: int, fewest: int) -> list[int]:
+def _calls(
+    run: Run, tensors: list[torch.Tensor], wait: Callable[[], None], ns: int, fewest: int
+) -> list[int]:
     now = time.perf_counter_ns
     times: list[int] = []
     end = now() + ns
     while len(times) < fewest or now() < end:
         start = now()
         run(tensors)
+        wait()
         times.append(now() - start)
     return times
 
@@ -156,5 +177,5 @@ def _in_a_line(error: Exception) -> str:
 
 
 if __name__ == "__main__":
-    fd, parent, name, target, threads, material = sys.argv[1:]
-    main(int(fd), int(parent), Job(name, target, int(threads), Path(material)))
+    fd, parent, name, target, threads, material, device = sys.argv[1:]
+    main(int(fd), int(parent), Job(name, target, int(threads), Path(material), device))

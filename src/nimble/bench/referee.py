@@ -19,7 +19,7 @@ from torch import nn
 from nimble import _core
 from nimble.bench.busy import busy_processes
 from nimble.bench.child import Child, LostError
-from nimble.bench.contestants import NIMBLE, check_names
+from nimble.bench.contestants import NIMBLE, ON_GPU, check_names
 from nimble.bench.job import MEMORY, OVERHEAD, ROUND, Job, Loaded, unpack
 from nimble.bench.limits import Peaks, Work
 from nimble.bench.result import Network, Result, Row
@@ -28,6 +28,7 @@ from nimble.bench.training import make
 from nimble.bench.verify import Exam
 from nimble.compare import one_thread
 from nimble.devices.cpu import this_cpu
+from nimble.devices.sim import Gpu
 from nimble.errors import InputError
 from nimble.targets import Made
 
@@ -48,6 +49,7 @@ class Settings:
     """For any single answer of a contestant; compiling is one."""
     busy: int = 0
     """Other processes that keep a core busy each while contestants are timed."""
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         check_names(self.against)
@@ -56,8 +58,27 @@ class Settings:
             raise InputError(f"threads {given}: expected numbers from 1 up")
         if self.rounds < 1 or self.timeout <= 0:
             raise InputError("expected at least one round, and a time limit above zero")
+        if self.device != "cpu":
+            self._check_gpu()
         if self.busy < 0:
             raise InputError(f"{self.busy} busy processes: expected 0 or more")
+
+    def _check_gpu(self) -> None:
+        if self.device.partition(":")[0] != "cuda":
+            raise InputError(f"--device {self.device}: expected cpu or cuda")
+        other = [name for name in self.against if ":" not in name and name not in ON_GPU]
+        if other:
+            raise InputError(
+                f"on a GPU only {', '.join(ON_GPU)} or file.py:load of your own can be timed "
+                f"beside Nimble, not {', '.join(other)}"
+            )
+        self.gpu()
+
+    def gpu(self) -> Gpu:
+        """DeviceError, if there is none."""
+        from nimble.devices.cuda.torch_cuda import TorchCuda
+
+        return TorchCuda(torch.device(self.device)).gpu()
 
     @property
     def contestants(self) -> list[str]:
@@ -83,7 +104,10 @@ def bench(
     with tempfile.TemporaryDirectory(prefix="nimble-bench-") as name:
         folder = Path(name)
         peaks = []
-        for threads in settings.threads:
+        if settings.device != "cpu":
+            gpu = settings.gpu()
+            peaks.append(Peaks(0, gpu.fp32_tflops * 1e12, {1: gpu.bandwidth}))
+        for threads in settings.threads if settings.device == "cpu" else ():
             report(f"what this machine can do with {_threads(threads)}", 0)
             peaks.append(Peaks.measure(threads, folder))
             report("", 1)
@@ -174,7 +198,13 @@ class _Match:
         row = entry.row
         with_threads = f"{row.contestant} with {_threads(row.threads)}"
         self.report(f"{row.model}: {with_threads} loads", 0)
-        job = Job(row.contestant, row.model, row.threads, self.folder / "material.pt")
+        job = Job(
+            row.contestant,
+            row.model,
+            row.threads,
+            self.folder / "material.pt",
+            self.settings.device,
+        )
         folder = self.folder / f"{self.settings.contestants.index(row.contestant)}-{row.threads}"
         try:
             entry.child = Child(job, folder, self.settings.timeout)
@@ -293,7 +323,7 @@ def _refused(model: str, settings: Settings, error: Exception) -> list[Row]:
 
 def _machine(peaks: Sequence[Peaks], settings: Settings) -> dict[str, Any]:
     return {
-        "cpu": this_cpu(),
+        "cpu": this_cpu() if settings.device == "cpu" else settings.gpu().name,
         "cores": _core.usable_cores(),
         "busy": settings.busy,
         "python": platform.python_version(),

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import torch
 
+from nimble.capture.operators import CPU, Place
 from nimble.capture.parameters import Parameters
 from nimble.capture.structure import Structure
 from nimble.capture.target import Target
 from nimble.errors import CaptureError
 from nimble.graph import Graph, Role
 
-__all__ = ["Captured", "Parameters", "Target", "capture"]
+__all__ = ["CPU", "Captured", "Parameters", "Place", "Target", "capture"]
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,14 @@ class Captured:
 
 
 def capture(
-    target: Target, tensors: list[torch.Tensor], structure: Structure, name: str
+    target: Target,
+    tensors: list[torch.Tensor],
+    structure: Structure,
+    name: str,
+    place: Place = CPU,
 ) -> Captured:
-    """Capture `target` called on these tensors, nested as `structure` says in (args, kwargs)."""
+    """Capture `target` called on these tensors, nested as `structure` says in (args, kwargs), as it
+    runs on the device at `place`."""
     # These import SymPy: most of a second and 30 MB that an engine from a file is spared.
     from nimble.capture.build import Root, build
     from nimble.capture.layout import eager_strides
@@ -57,9 +63,10 @@ def capture(
         name,
         traced.module,
         roots,
-        strides=eager_strides(traced.module, everything, traced.outputs),
+        strides=eager_strides(traced.module, everything, traced.outputs, place),
         assigned=traced.assigned,
         updates=traced.updates,
+        place=place,
         known={id(tensor): n for n, tensor in traced.tensors.items()},
     )
     owned = {**traced.tensors, **held}

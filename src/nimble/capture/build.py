@@ -16,7 +16,7 @@ from nimble.capture.draft import Draft
 from nimble.capture.dtypes import FROM_TORCH, dtype_of, to_symbol
 from nimble.capture.ending import finish
 from nimble.capture.functional import Updates
-from nimble.capture.operators import is_random, is_view, why_refused
+from nimble.capture.operators import CPU, Place, is_random, is_view, why_refused
 from nimble.capture.trace import OTHER_DOOR
 from nimble.errors import CaptureError, UnsupportedOpError
 from nimble.graph import Arg, Graph, Ref, Role, Task, refs, verify
@@ -46,6 +46,7 @@ def build(
     strides: Sequence[tuple[int, ...] | None],
     assigned: Sequence[str],
     updates: Updates,
+    place: Place = CPU,
     known: dict[int, str] | None = None,
 ) -> tuple[Graph, dict[str, torch.Tensor]]:
     """The Graph of `module`, and the tensors it holds as attributes, by value name.
@@ -54,7 +55,7 @@ def build(
     of the roots named in `assigned`, which the model replaced, and of those that it updated in
     place. `known` names attribute tensors that are also roots, by `id`.
     """
-    builder = _Builder(module, list(roots), known or {})
+    builder = _Builder(module, list(roots), place, known or {})
     for node in module.graph.nodes:
         builder.add(node)
     draft = builder.draft
@@ -73,7 +74,9 @@ def build(
 class _Builder:
     """Goes through the nodes in order."""
 
-    def __init__(self, module: fx.GraphModule, roots: list[Root], known: dict[int, str]) -> None:
+    def __init__(
+        self, module: fx.GraphModule, roots: list[Root], place: Place, known: dict[int, str]
+    ) -> None:
         self.draft = Draft()
         self.roots: dict[str, int] = {}
         """Name → value id."""
@@ -82,6 +85,7 @@ class _Builder:
         self.results: list[int] = []
         self._module = module
         self._placeholders = roots
+        self._place = place
         self._known = known
         self._env: dict[fx.Node, Any] = {}
         """Node → value id, or a list of them, or a plain constant."""
@@ -97,10 +101,13 @@ class _Builder:
                 f"{name} has layout {fake.layout}{at}, and Nimble schedules dense tensors only; "
                 f"call .to_dense() on it. {OTHER_DOOR}"
             )
-        if fake.device.type != "cpu":
+        if not self._is_here(fake):
+            here = self._place.device
+            todo = "the CPU" if here.type == "cpu" else str(here)
+            how = ".cpu()" if here.type == "cpu" else f'.to("{here}")'
             raise CaptureError(
-                f"{name} is on {fake.device}{at}, and this engine runs on the CPU; move the "
-                "model and its inputs with .cpu()"
+                f"{name} is on {fake.device}{at}, and this engine runs on {todo}; move the "
+                f"model and its inputs with {how}"
             )
         sizes = (*fake.shape, *fake.stride(), fake.storage_offset())
         if not all(type(n) is int for n in sizes):
@@ -109,6 +116,10 @@ class _Builder:
         id = self.draft.add(name, role, dtype, tuple(fake.shape), tuple(fake.stride()), **more)
         self._start[id] = int(fake.storage_offset()) * fake.element_size()
         return id
+
+    def _is_here(self, fake: torch.Tensor) -> bool:
+        here = self._place.device
+        return fake.device.type == here.type and fake.device.index in (None, here.index)
 
     def _view(self, fake: torch.Tensor, of: int, name: str) -> int:
         source = self.draft.values[of]
@@ -166,6 +177,9 @@ class _Builder:
                 f"the model calls {type(tensor).__name__} as a sub-graph{at_line(node)}, which "
                 f"cannot be replayed. {OTHER_DOOR}"
             )
+        if tensor.device.type == "cpu":
+            # A number of the model's source, which eager moves whenever it meets it.
+            tensor = tensor.to(self._place.device)
         name = self._known.get(id(tensor))
         if name is None:
             name = f"constant.{len(self.held)}"
@@ -183,7 +197,7 @@ class _Builder:
                 f"cannot repeat. {OTHER_DOOR}"
             )
         op = _PHYSICAL.get(op, op)
-        if (why := why_refused(op)) is not None:
+        if (why := why_refused(op, self._place)) is not None:
             raise UnsupportedOpError(f"{op} cannot be replayed{at_line(node)}: {why}. {OTHER_DOOR}")
         fakes = node.meta.get("val")
         source = self._source_of_view(node, op, fakes)
@@ -264,11 +278,21 @@ class _Builder:
             raise UnsupportedOpError(
                 f"{node.target} returns a number that depends on data{at_line(node)}. {OTHER_DOOR}"
             )
-        made_all: list[int | None] = [
-            None if fake is None else self._value(fake, f"{node.name}.{i}", Role.INTERMEDIATE)
+        made_all = [
+            self._value(fake, f"{node.name}.{i}", Role.INTERMEDIATE)
+            if isinstance(fake, torch.Tensor) and not self._is_unread_abroad(node, i, fake)
+            else None
             for i, fake in enumerate(fakes)
         ]
-        return made_all, made_all
+        # Sizes that an operator returns beside its tensors are fixed, as all shapes are.
+        numbers = [fake if _is_number(fake) else None for fake in fakes]
+        return made_all, [a if a is not None else n for a, n in zip(made_all, numbers, strict=True)]
+
+    def _is_unread_abroad(self, node: fx.Node, place: int, fake: torch.Tensor) -> bool:
+        """Whether nobody reads this result, which is on another device: the seed of a dropout that
+        is not there, say."""
+        read = any(user.target is operator.getitem and user.args[1] == place for user in node.users)
+        return not self._is_here(fake) and not read
 
     def _arg(self, node: fx.Node, arg: Any) -> Arg:
         if isinstance(arg, fx.Node):

@@ -12,20 +12,21 @@ from torch.fx.experimental.symbolic_shapes import has_free_symbols
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from nimble.capture.blame import at_line, first_line
+from nimble.capture.operators import CPU, Place
 from nimble.errors import CaptureError
 
 aten = torch.ops.aten
 
 
 def eager_strides(
-    module: fx.GraphModule, tensors: Sequence[Any], outputs: int
+    module: fx.GraphModule, tensors: Sequence[Any], outputs: int, place: Place = CPU
 ) -> list[tuple[int, ...] | None]:
     """The strides of the first `outputs` results of `module`, run once operator by operator.
 
     Nodes for which PyTorch's shape functions promised another dtype or shape than the kernels gave
     have their `meta["val"]` corrected, and so have those computed from them.
     """
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+    with torch.no_grad(), torch.random.fork_rng(devices=place.generators):
         results = _Run(module).run(*tensors)[:outputs]
     return [r.stride() if isinstance(r, torch.Tensor) else None for r in results]
 
@@ -90,4 +91,6 @@ def _types(results: Any) -> list[Any]:
 
 
 def _fresh(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+    return torch.empty_strided(
+        tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,7 +12,24 @@ from torch._ops import OpOverload
 
 from nimble.errors import UnsupportedOpError
 
-_KERNEL_KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+_ANYWHERE = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where operators run."""
+
+    device: torch.device
+    runs_python: bool = False
+    """Whether operators that are written in Python may be called."""
+
+    @property
+    def generators(self) -> list[int]:
+        """The GPU whose random generator operators draw from, if they run on one."""
+        return [] if self.device.type == "cpu" else [self.device.index or 0]
+
+
+CPU = Place(torch.device("cpu"))
 
 
 def find(op: str) -> OpOverload:
@@ -31,7 +49,7 @@ def _name(op: OpOverload) -> str:
 
 
 @functools.cache
-def why_refused(op: OpOverload) -> str | None:
+def why_refused(op: OpOverload, place: Place = CPU) -> str | None:
     """Why a replay cannot call this operator; None if it can."""
     if op is not torch.ops.aten.copy_.default and op._schema.is_mutable:
         return (
@@ -41,33 +59,33 @@ def why_refused(op: OpOverload) -> str | None:
     kernels = [
         line
         for line in torch._C._dispatch_dump(_name(op)).splitlines()
-        if line.startswith(_KERNEL_KEYS)
+        if line.startswith((place.device.type.upper(), *_ANYWHERE))
     ]
-    if any(".py:" in line.split(" :: ")[0] for line in kernels):
+    if not place.runs_python and any(".py:" in line.split(" :: ")[0] for line in kernels):
         return "it is implemented in Python, and a replay runs without Python"
     if not kernels:
-        return "it has no kernel for the CPU"
+        return f"it has no kernel for the {place.device.type.upper()}"
     return None
 
 
 # Arguments that a kernel only computes with. A generator cannot be written into a file, so it is
-# never given; a device is checked to be the CPU.
+# never given; a device is checked to be the engine's.
 _COMPUTED_WITH = {"Tensor", "int", "float", "bool", "number", "Device", "Generator"}
 # Strings that choose a way to compute. Any other may name a file, or whatever is outside.
 _CHOICES = {"UPLO", "approximate", "driver", "mode", "reduce", "rounding_mode", "side"}
 
 
 @functools.cache
-def why_not_pure(op: OpOverload) -> str | None:
+def why_not_pure(op: OpOverload, place: Place = CPU) -> str | None:
     """Why an operator is not on the allow-list of saved engines; None if it is.
 
-    The allow-list is this rule, *pure kernels*: an `aten` operator, with a C++ kernel for the CPU,
-    that returns tensors and nothing else, all of them new (`copy_` alone writes to an argument),
-    and that takes only what a kernel computes with.
+    The allow-list is this rule, *pure kernels*: an `aten` operator, with a C++ kernel for the
+    device, that returns tensors and nothing else, all of them new (`copy_` alone writes to an
+    argument), and that takes only what a kernel computes with.
     """
     if op.namespace != "aten":
         return "it is none of PyTorch's own"
-    if (why := why_refused(op)) is not None:
+    if (why := why_refused(op, place)) is not None:
         return why
     schema = op._schema
     if not schema.returns or {_base(r.type) for r in schema.returns} != {"Tensor"}:

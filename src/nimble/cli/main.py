@@ -172,6 +172,9 @@ def bench_command(
             f"{', '.join(TRAINERS)}",
         ),
     ] = None,
+    device: Annotated[
+        str, typer.Option(help="cpu, or cuda: then against eager and compile, with one thread")
+    ] = "cpu",
     busy: Annotated[
         int, typer.Option(help="other processes that keep a core busy each meanwhile")
     ] = 0,
@@ -180,7 +183,15 @@ def bench_command(
 ) -> None:
     """Time Nimble beside its peers, after comparing their answers. Exits with 1 if Nimble fails."""
     settings = _or_exit(
-        lambda: Settings(tuple(_listed(against)), _numbers(threads), rounds, seconds, timeout, busy)
+        lambda: Settings(
+            tuple(_listed(against)),
+            _numbers(threads) if device == "cpu" else (1,),
+            rounds,
+            seconds,
+            timeout,
+            busy,
+            device,
+        )
     )
     for path in filter(None, (json_file, html)):
         _or_exit(partial(check_writable, path))

@@ -25,7 +25,7 @@ def flatten_call(
 
 
 def checked(
-    args: tuple[Any, ...], kwargs: dict[str, Any], parameters: Parameters
+    args: tuple[Any, ...], kwargs: dict[str, Any], parameters: Parameters, place: torch.device
 ) -> tuple[list[torch.Tensor], Structure, list[str]]:
     """The tensors of a call, how they nest, and what they are called. InputError for what no plan
     can take."""
@@ -33,7 +33,7 @@ def checked(
     refuse_mutable(structure)
     names = parameters.names_of(structure, len(tensors))
     for tensor, name in zip(tensors, names, strict=True):
-        check_tensor(tensor, name)
+        check_tensor(tensor, name, place)
     return tensors, structure, names
 
 

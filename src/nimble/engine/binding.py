@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from nimble.capture.structure import unflatten
-from nimble.devices.cpu import Bound
+from nimble.devices import Bound
 from nimble.engine.plans import Plans
 from nimble.errors import InputError
 from nimble.plan import Plan

@@ -18,10 +18,10 @@ from torch._C._dynamo.eval_frame import set_code_exec_strategy
 
 from nimble import _aten
 from nimble.artifact import write_engine
-from nimble.capture import Captured, Parameters, Target, capture
+from nimble.capture import Captured, Parameters, Place, Target, capture
 from nimble.capture.structure import Structure, is_typed, unflatten
 from nimble.clock import Report
-from nimble.devices.cpu import Constants
+from nimble.devices import Constants, Device
 from nimble.engine.arguments import checked, flatten_call, mismatch, written_back
 from nimble.engine.binding import Binding
 from nimble.engine.padding import (
@@ -62,6 +62,7 @@ class Engine:
         target: Target | None,
         name: str,
         settings: Settings,
+        device: Device,
         *,
         strict_shapes: bool = False,
         max_plans: int = 16,
@@ -73,9 +74,11 @@ class Engine:
             raise InputError(f"pad={pad!r}: expected 'batch' or None")
         self.name = name
         self.settings = settings
+        self.device = device
+        self._place = Place(device.place, device.runs_python)
         self._strict = strict_shapes
         self._pad = pad
-        self._held = Plans(target, max_plans)
+        self._held = Plans(target, device, max_plans)
         self._binding: Binding | None = None
         self._lock = threading.RLock()
         _engines.add(self)
@@ -108,7 +111,7 @@ class Engine:
         if (
             plan is not None
             and plan.signature.structure == structure
-            and plan.signature.ambient == ambient()
+            and plan.signature.ambient == ambient(self.device.place)
             and not held.changed()
             and all(type(t) in PLAIN for t in tensors)
             and not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
@@ -128,7 +131,9 @@ class Engine:
         with self._lock:
             refuse_tracing()
             self._held.notice_changes()
-            given, structure, names = checked(args, kwargs, self._held.parameters)
+            given, structure, names = checked(
+                args, kwargs, self._held.parameters, self.device.place
+            )
             tensors = [t.resolve_conj().resolve_neg() for t in given]
             signature = self._signature(tensors, structure)
             plan, rows = self._find(signature, tensors)
@@ -155,7 +160,9 @@ class Engine:
         with self._lock:
             refuse_tracing()
             self._held.notice_changes()
-            tensors, structure, names = checked(args, kwargs, self._held.parameters)
+            tensors, structure, names = checked(
+                args, kwargs, self._held.parameters, self.device.place
+            )
             plan, rows = self._find(self._signature(tensors, structure), tensors)
             if rows is not None:
                 raise InputError(
@@ -225,7 +232,7 @@ class Engine:
         report: Callable[[str, str], None] = lambda plan, stage: None,
     ) -> None:
         """Make plans ahead of time: for these arguments, and for the ladder that `shapes` names."""
-        tensors, structure, _ = checked(args, kwargs, self._held.parameters)
+        tensors, structure, _ = checked(args, kwargs, self._held.parameters, self.device.place)
         examples = [tensors] if shapes is None else [resized(tensors, r) for r in rungs(shapes)]
         if len(examples) > self._held.most:
             raise InputError(
@@ -268,6 +275,7 @@ class Engine:
             signature,
             tensors,
             self.settings,
+            self.device,
             self._held.constants,
             name=self.name,
             reason=why,
@@ -278,11 +286,11 @@ class Engine:
 
     def _capture(self, tensors: list[torch.Tensor], structure: Structure) -> Captured:
         assert self._held.target is not None
-        return capture(self._held.target, tensors, structure, self.name)
+        return capture(self._held.target, tensors, structure, self.name, self._place)
 
     def _signature(self, tensors: list[torch.Tensor], structure: Structure) -> Signature:
         types = tuple(type_of(tensor) for tensor in tensors)
-        return Signature(structure, types, self._training(), ambient())
+        return Signature(structure, types, self._training(), ambient(self.device.place))
 
     def _training(self) -> tuple[bool, ...]:
         return self._held.target.training if self._held.target is not None else ()
@@ -306,7 +314,9 @@ class Engine:
         and lists its tasks, with the times predicted and measured."""
         with self._lock:
             self._held.notice_changes()
-        return explain_plans(self.name, self.settings.workers, self.plans, tasks=tasks)
+        return explain_plans(
+            self.name, self.device.describe(self.settings), self.plans, tasks=tasks
+        )
 
     def timeline(self, plan: int = -1) -> Timeline:
         """One measured replay of a plan (the last used, unless told), on its example inputs. The
@@ -334,7 +344,9 @@ class Engine:
             plans = [plan for plan in self.plans if plan.signature.training == mode]
             for plan in plans if self._held.target is not None else ():
                 self._prove_padding(plan)
-        write_engine(Path(path), self.name, self.settings, plans, self._held.parameters, self._pad)
+        kind = self.device.kind
+        parameters = self._held.parameters
+        write_engine(Path(path), self.name, self.settings, plans, parameters, self._pad, kind)
 
     def _prove_padding(self, plan: Plan) -> None:
         """Find out for all rows between a plan and the rung below whether they may be padded."""
@@ -356,7 +368,9 @@ class Engine:
         )
 
     def __repr__(self) -> str:
-        return f"Engine({self.name}, {len(self._held)} plans, {self.settings.workers} workers)"
+        return (
+            f"Engine({self.name}, {len(self._held)} plans, {self.device.describe(self.settings)})"
+        )
 
 
 _GIVE_TYPES = ". Arguments of a class of your own need nimble.load(..., types=[TheClass])"

@@ -11,7 +11,7 @@ from torch.utils.hooks import RemovableHandle
 from nimble import _aten
 from nimble.capture import Parameters, Target
 from nimble.capture.contents import Snapshot
-from nimble.devices.cpu import Constants
+from nimble.devices import Constants, Device
 from nimble.errors import UnfitError
 from nimble.plan import Plan
 from nimble.signature import Signature, type_text
@@ -20,11 +20,11 @@ from nimble.signature import Signature, type_text
 class Plans:
     """Plans by signature, bound to the tensors that the model's modules hold now."""
 
-    def __init__(self, target: Target | None, most: int) -> None:
+    def __init__(self, target: Target | None, device: Device, most: int) -> None:
         self.target = target
         self.parameters = Parameters() if target is None else target.parameters()
         self.most = most
-        self.constants = Constants()
+        self.constants = device.constants()
         self.last: Plan | None = None
         """The one used or made last."""
         self.epoch = 0

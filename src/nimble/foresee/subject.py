@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from nimble.capture import Target, capture
+from nimble.capture import CPU, Target, capture
+from nimble.cpu import Cpu
 from nimble.engine.arguments import checked
 from nimble.graph import Graph
 from nimble.rewrite import remove_dead_tasks, rewrite
@@ -34,7 +35,7 @@ def capture_call(
 ) -> Subject:
     """A model's call on these arguments."""
     target = Target.of(model)
-    tensors, structure, _ = checked(args, dict(kwargs), target.parameters())
+    tensors, structure, _ = checked(args, dict(kwargs), target.parameters(), CPU.device)
     with torch.no_grad():
         captured = capture(target, tensors, structure, name).graph
     return Subject(name, remove_dead_tasks(captured), rewrite(captured)[0])
@@ -48,6 +49,6 @@ def capture_step(
     name: str,
 ) -> Subject:
     """A whole training step on a batch: forward, loss, backward and update."""
-    step = Step(model, loss_fn, optimizer, Settings(1), StepOptions(), name)
+    step = Step(model, loss_fn, optimizer, Settings(1), Cpu(), StepOptions(), name)
     graph = remove_dead_tasks(step.graph(*batch))
     return Subject(name, graph, rewrite(graph)[0], graph.inputs[0])

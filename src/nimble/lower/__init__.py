@@ -2,7 +2,7 @@
 
 from nimble.lower.cut import CUTS, IN_ORDER, cut
 from nimble.lower.kernels import Supported, Values
-from nimble.lower.recompute import is_again, recompute
+from nimble.lower.recompute import LEANER, is_again, recompute
 from nimble.lower.stages import lower
 from nimble.lower.tiles import split
 from nimble.lower.winograd import SIDES, candidates, use_winograd
@@ -10,6 +10,7 @@ from nimble.lower.winograd import SIDES, candidates, use_winograd
 __all__ = [
     "CUTS",
     "IN_ORDER",
+    "LEANER",
     "SIDES",
     "Supported",
     "Values",

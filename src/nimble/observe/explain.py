@@ -8,7 +8,7 @@ from typing import Protocol
 
 import torch
 
-from nimble.devices.cpu import ReplayPool
+from nimble.devices import Replayed
 from nimble.graph import Graph
 from nimble.rewrite import Step
 from nimble.signature import Signature, type_text
@@ -25,7 +25,7 @@ class Explained(Protocol):
     captured_tasks: int
     graph: Graph
     steps: tuple[Step, ...]
-    replay: ReplayPool
+    replay: Replayed
     reason: str
     choice: str
     seconds: dict[str, float]
@@ -33,11 +33,9 @@ class Explained(Protocol):
     example: list[torch.Tensor]
 
 
-def explain_plans(
-    name: str, workers: int, plans: Sequence[Explained], *, tasks: bool = False
-) -> str:
-    """`tasks`: measure every plan, and list its tasks."""
-    lines = [f"{name}: {_count(len(plans), 'plan')}, {_count(workers, 'worker')}"]
+def explain_plans(name: str, where: str, plans: Sequence[Explained], *, tasks: bool = False) -> str:
+    """`where`: what they run on. `tasks`: measure every plan, and list its tasks."""
+    lines = [f"{name}: {_count(len(plans), 'plan')}, {where}"]
     for number, plan in enumerate(plans):
         lines += ["", *_plan(number, plan)]
         if tasks:
@@ -93,8 +91,7 @@ def _plan(number: int, plan: Explained) -> list[str]:
         f"  arena         {_bytes(schedule.arena_bytes)}, {over}{share}; in sequence the bound is "
         f"{_bytes(schedule.sequential_lower_bound)}"
     )
-    if len(plan.replay) > 1:
-        lines.append(f"  callers       {len(plan.replay)} at once, each with an arena of its own")
+    lines += [f"  {word:13} {line}" for word, line in plan.replay.remarks()]
     lines.append(
         f"  predicted     {decision.predicted_ns / 1e6:.3f} ms "
         f"(critical path {decision.critical_path_ns / 1e6:.3f} ms, "
@@ -114,6 +111,7 @@ def _kernels(plan: Explained) -> list[str]:
         "out": "by ATen into the arena",
         "copy": "by ATen with an allocation and a copy",
         "inplace": "updating state in place",
+        "eager": "between captured parts",
     }
     parts = [f"{how[kind]} {text}" for kind, text in meanings.items() if how[kind]]
     lines = [f"  kernels       {', '.join(parts) or 'none'}"]
@@ -121,7 +119,7 @@ def _kernels(plan: Explained) -> list[str]:
     times, cost = Counter(t.op for t in other), Counter[str]()
     for task in other:
         cost[task.op] += task.cost
-    if other:
+    if other and plan.replay.native:
         whole = max(1, sum(t.cost for t in plan.graph.tasks))
         names = ", ".join(f"{op} x{times[op]} {ns / 1e3:.1f} µs" for op, ns in cost.most_common(6))
         more = f" and {len(cost) - 6} others" if len(cost) > 6 else ""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nimble.devices.cpu import Span
+from nimble.devices import Span
 from nimble.errors import InputError
 from nimble.schedule import Schedule
 

@@ -36,7 +36,13 @@ class Ledger:
     `held` is a module whose buffers are those very tensors: an engine follows it as any other.
     """
 
-    def __init__(self, modules: Mapping[str, nn.Module], optimizer: torch.optim.Optimizer) -> None:
+    def __init__(
+        self,
+        modules: Mapping[str, nn.Module],
+        optimizer: torch.optim.Optimizer,
+        place: torch.device,
+    ) -> None:
+        self._place = place
         self._modules = modules
         self._optimizer = optimizer
         self.rule: Rule = rule_of(optimizer)
@@ -65,7 +71,7 @@ class Ledger:
         as many steps."""
         groups = self._optimizer.param_groups
         rows = [self.rule.numbers(groups[group], taken + 1) for group, taken in self._rows]
-        return torch.tensor(rows, dtype=self._dtype)
+        return torch.tensor(rows, dtype=self._dtype, device=self._place)
 
     def advance(self, reached: Sequence[bool]) -> None:
         """A step was taken that updated the parameters reached: what was made for them becomes the

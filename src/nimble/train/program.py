@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nimble.capture.target import all_names
 from nimble.errors import CaptureError, InputError
@@ -52,6 +54,7 @@ class Program:
         rule: Rule,
         slots: tuple[Slot, ...],
         options: StepOptions,
+        place: torch.device,
         *,
         updates: bool,
     ) -> None:
@@ -60,6 +63,7 @@ class Program:
         self._rule = rule
         self._slots = slots
         self._options = options
+        self._place = place
         self._updates = updates
         """False: the gradients are only added up."""
         self.reached = [False] * len(slots)
@@ -74,7 +78,10 @@ class Program:
         parameters = [tensors[slot.name] for slot in self._slots]
         cast = self._options.autocast
         with torch.enable_grad():
-            with torch.autocast("cpu", dtype=cast, enabled=cast is not None):
+            with (
+                torch.autocast(self._place.type, dtype=cast, enabled=cast is not None),
+                self._attention(),
+            ):
                 loss, result = self._loss(args, kwargs)
             gradients = torch.autograd.grad(
                 loss / self._options.accumulate if self._options.accumulate > 1 else loss,
@@ -84,6 +91,14 @@ class Program:
         with torch.no_grad():
             self._use(parameters, list(gradients), tensors, numbers)
         return result
+
+    def _attention(self) -> AbstractContextManager[None]:
+        """On a GPU as products and a softmax: the fused kernels hand the seed of their dropout to
+        the backward on the host, where no captured graph could find the next one."""
+        if self._place.type == "cpu":
+            return nullcontext()
+        kernels: AbstractContextManager[None] = sdpa_kernel(SDPBackend.MATH)
+        return kernels
 
     def _loss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[torch.Tensor, Any]:
         """The loss, and what the step returns."""

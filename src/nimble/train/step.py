@@ -13,6 +13,7 @@ from torch import nn
 from nimble.capture import capture
 from nimble.capture.reach import Reached
 from nimble.capture.target import Target
+from nimble.devices import Device
 from nimble.engine import Engine
 from nimble.engine.arguments import checked
 from nimble.errors import InputError
@@ -56,6 +57,7 @@ class Step:
         loss_fn: Any,
         optimizer: torch.optim.Optimizer,
         settings: Settings,
+        device: Device,
         options: StepOptions,
         name: str,
         max_plans: int = 16,
@@ -70,6 +72,7 @@ class Step:
             raise InputError(f"loss_fn is a {type(loss_fn).__name__}; expected a function or None")
         self.name = name
         self.settings = settings
+        self.device = device
         self._loss_fn = loss_fn
         self._options = options
         self._most = max_plans
@@ -81,7 +84,7 @@ class Step:
         elif self._reached is not None:
             found = self._reached.modules.items()
             self._modules |= {f"loss {name}".strip(): module for name, module in found}
-        self._ledger = Ledger(self._modules, optimizer)
+        self._ledger = Ledger(self._modules, optimizer, device.place)
         self._sums, self._grads = nn.Module(), nn.Module()
         self._engines: dict[tuple[tuple[Slot, ...], bool], Engine] = {}
         self._programs: dict[tuple[Slot, ...], Program] = {}
@@ -136,7 +139,7 @@ class Step:
             self._ledger.notice_changes()
             target = replace(self._target(True), opened=False)
             tensors, structure, _ = checked(
-                (self._ledger.numbers(), *args), kwargs, target.parameters()
+                (self._ledger.numbers(), *args), kwargs, target.parameters(), self.device.place
             )
             return capture(target, tensors, structure, self.name).graph
 
@@ -146,7 +149,7 @@ class Step:
         if engine is None:
             target = self._target(last)
             name = self.name if last else f"{self.name}, adding up"
-            engine = Engine(target, name, self.settings, max_plans=self._most)
+            engine = Engine(target, name, self.settings, self.device, max_plans=self._most)
             self._engines[slots, last] = engine
         return engine
 
@@ -160,11 +163,18 @@ class Step:
             "grads": self._grads,
         }
         program = Program(
-            modules, self._loss_fn, self._ledger.rule, slots, self._options, updates=last
+            modules,
+            self._loss_fn,
+            self._ledger.rule,
+            slots,
+            self._options,
+            self.device.place,
+            updates=last,
         )
         if last:
             self._programs[slots] = program
-        return _StepTarget(program, modules, self._reached, self._loss_fn)
+        opened = self.device.fuses
+        return _StepTarget(program, modules, self._reached, self._loss_fn, opened)
 
     def _show_gradients(self, reached: list[bool]) -> None:
         held = self._grads._buffers

@@ -22,6 +22,8 @@ NIMBLE = "nimble"
 KNOWN = ("eager", "torchscript", "compile", "aoti", "onnxruntime", "openvino", "tvm")
 TRAINERS = ("eager", "compile")
 """Those of them that can be timed on whole training steps."""
+ON_GPU = ("eager", "compile")
+"""Those of them that can be timed on a GPU."""
 _TRAINERS = "nimble.bench.trainers"
 EXTRA = "pip install '.[bench]'"
 

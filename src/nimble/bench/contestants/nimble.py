@@ -32,5 +32,7 @@ class Replayed:
     def __call__(self, tensors: list[torch.Tensor]) -> Any:
         return self._run(tensors)
 
-    def overhead(self, tensors: list[torch.Tensor]) -> Overhead:
+    def overhead(self, tensors: list[torch.Tensor]) -> Overhead | None:
+        if not self._engine.plans[-1].replay.native:
+            return None  # Tasks inside of a captured graph cannot be timed.
         return overhead(partial(self._run, tensors), self._engine.plans[-1])

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import torch
 
-from nimble.devices.cpu.replay import Replay, length
+from nimble.devices.cpu.replay import Replay
+from nimble.devices.device import length
 from nimble.graph import Graph
 
 BYTE_NS = 0.03

@@ -10,7 +10,8 @@ from weakref import WeakSet
 
 import torch
 
-from nimble.devices.cpu.replay import Bound, Replay, Span, length
+from nimble.devices.cpu.replay import Bound, Replay
+from nimble.devices.device import Span, length
 from nimble.schedule import Schedule
 
 
@@ -25,6 +26,8 @@ class ReplayPool:
     at any time: it runs one call after the other. So what an interrupt keeps from coming back is
     slower, not lost.
     """
+
+    native = True
 
     def __init__(
         self, first: Replay, workers: int, narrow: Callable[[], Schedule] | None = None
@@ -80,6 +83,12 @@ class ReplayPool:
         with self._lock:
             for replay in self._all:
                 replay.rebind(tensors)
+
+    def remarks(self) -> list[tuple[str, str]]:
+        """What `explain()` says besides."""
+        if len(self) == 1:
+            return []
+        return [("callers", f"{len(self)} at once, each with an arena of its own")]
 
     def _take(self) -> tuple[Replay, list[Replay] | None]:
         """A replay, and where it is put back if nobody else has it."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,7 +18,8 @@ from nimble.capture.dtypes import TO_TORCH, from_symbol
 from nimble.capture.tensors import copy_exactly
 from nimble.devices.cpu.calls import native_call
 from nimble.devices.cpu.memory import allocate
-from nimble.errors import NimbleError, UnfitError
+from nimble.devices.device import Span, fitting
+from nimble.errors import NimbleError
 from nimble.graph import Arg, DType, Ref, Role, Symbol, Task, Value, verify_memory
 from nimble.schedule import Schedule, prove
 
@@ -27,21 +27,6 @@ ARENA = 0
 _LONGEST_MEASUREMENT = 0.5
 """Seconds."""
 _OWNED = (Role.PARAMETER, Role.CONSTANT, Role.STATE)
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """When a task ran: nanoseconds since the start of the replay, and on which thread."""
-
-    task: int
-    thread: int
-    start: int
-    stop: int
-
-
-def length(spans: Sequence[Span]) -> int:
-    """Nanoseconds from the start of the first task to the end of the last."""
-    return max((s.stop for s in spans), default=0) - min((s.start for s in spans), default=0)
 
 
 class Replay:
@@ -176,7 +161,7 @@ class Replay:
 
     def _keep(self, root: Value, tensors: Mapping[str, torch.Tensor]) -> None:
         slot = self._slots[root.id]
-        self._kept[slot] = _fitting(root, tensors)
+        self._kept[slot] = fitting(root, tensors)
         self._table.memory(slot, self._kept[slot])
 
     def _has_memory(self, id: int) -> bool:
@@ -294,18 +279,6 @@ class Bound:
         except Exception as error:
             self._replay.blame(error)
             raise
-
-
-def _fitting(root: Value, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    tensor = tensors[root.name]
-    mine = (TO_TORCH[root.dtype], root.shape, root.strides)
-    theirs = (tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))
-    if mine != theirs:
-        raise UnfitError(
-            f"{root.role} {root.name!r} was captured as {root.type} and is now a {tensor.dtype} "
-            f"tensor of shape {theirs[1]} and strides {theirs[2]}"
-        )
-    return tensor
 
 
 def _geometry(value: Value) -> tuple[torch.dtype, list[int], list[int], int]:

@@ -1,0 +1,136 @@
+"""CUDA as PyTorch gives it. Nothing else of Nimble touches torch.cuda; a test enforces it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from nimble.devices.cuda.api import Backend, Event, Graph, Stream
+from nimble.devices.sim import Gpu
+from nimble.errors import DeviceError
+
+_BACKENDS: dict[str, Backend] = {"Cudnn": "cudnn", "CudaDepthwise2d": "depthwise"}
+
+
+def _cores(capability: tuple[int, int]) -> int:
+    """For float32, in one multiprocessor."""
+    return 64 if capability in ((6, 0), (7, 0), (7, 2), (7, 5), (8, 0)) else 128
+
+
+class TorchCuda:
+    def __init__(self, place: torch.device) -> None:
+        if not torch.cuda.is_available():
+            raise DeviceError(
+                f"device={str(place)!r}: PyTorch {torch.__version__} sees no GPU here. Install a "
+                "build of PyTorch for CUDA on a machine that has one, or compile for the CPU; "
+                "`nimble predict` tells what a GPU would give"
+            )
+        count = torch.cuda.device_count()
+        index = torch.cuda.current_device() if place.index is None else place.index
+        if not 0 <= index < count:
+            raise DeviceError(f"device={str(place)!r}: there are {count} GPUs here, from 0 up")
+        self._index = index
+        self.place = torch.device("cuda", index)
+
+    def gpu(self) -> Gpu:
+        """From what the driver says: data sheets give the same within a few per cent."""
+        found = torch.cuda.get_device_properties(self.place)
+        capability = (found.major, found.minor)
+        fp32 = found.multi_processor_count * _cores(capability) * 2 * found.clock_rate * 1e3 / 1e12
+        return Gpu(
+            name=found.name,
+            source=f"the driver, for compute capability {found.major}.{found.minor}",
+            sms=found.multi_processor_count,
+            fp32_tflops=fp32,
+            fp16_tflops=fp32 * (8 if capability >= (7, 0) else 1),
+            # Two transfers a clock, of as many bits as the bus is wide.
+            bandwidth_gbs=found.memory_clock_rate * 1e3 * 2 * found.memory_bus_width / 8 / 1e9,
+            memory_gb=found.total_memory / 1e9,
+            l2_mb=found.L2_cache_size / 1e6,
+            tf32_tflops=fp32 * 8 if capability >= (8, 0) else None,
+        )
+
+    def stream(self) -> Stream:
+        return torch.cuda.Stream(self.place)  # type: ignore[no-untyped-call]
+
+    def current(self) -> Stream:
+        return torch.cuda.current_stream(self.place)
+
+    @contextlib.contextmanager
+    def on(self, stream: Stream) -> Iterator[None]:
+        with torch.cuda.stream(stream):
+            yield
+
+    def event(self, *, timed: bool = False) -> Event:
+        return torch.cuda.Event(enable_timing=timed)  # type: ignore[no-untyped-call]
+
+    def record(self, event: Event, stream: Stream) -> None:
+        event.record(stream)
+
+    def wait(self, stream: Stream, event: Event) -> None:
+        stream.wait_event(event)
+
+    def elapsed_ns(self, start: Event, stop: Event) -> int:
+        return int(start.elapsed_time(stop) * 1e6)
+
+    def synchronize(self) -> None:
+        torch.cuda.synchronize(self.place)
+
+    def allocate(self, nbytes: int) -> torch.Tensor:
+        return torch.empty(nbytes, dtype=torch.uint8, device=self.place)
+
+    def allocated(self) -> int:
+        return torch.cuda.memory_allocated(self.place)
+
+    def graph(self) -> Graph:
+        graph = torch.cuda.CUDAGraph()
+        graph.register_generator_state(self.generator())
+        return graph
+
+    @contextlib.contextmanager
+    def capture(self, graph: Graph, stream: Stream) -> Iterator[None]:
+        # Not torch.cuda.graph, which leaves its stream the current one after an error.
+        self.synchronize()
+        pool = torch.cuda.graph_pool_handle()
+        with torch.cuda.stream(stream):
+            graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+            try:
+                yield
+            except BaseException:
+                # The capture is void, and says so again; the first error is the one to raise.
+                with contextlib.suppress(RuntimeError):
+                    graph.capture_end()
+                with contextlib.suppress(RuntimeError):
+                    torch._C._cuda_endAllocateToPool(self._index, pool)
+                raise
+            graph.capture_end()
+
+    def replay(self, graph: Graph) -> None:
+        graph.replay()
+
+    def generator(self) -> torch.Generator:
+        return torch.cuda.default_generators[self._index]
+
+    @contextlib.contextmanager
+    def task(self, name: str) -> Iterator[None]:
+        with torch.cuda.nvtx.range(name):
+            yield
+
+    @contextlib.contextmanager
+    def tuned(self) -> Iterator[None]:
+        cudnn = torch.backends.cudnn
+        before = cudnn.benchmark
+        cudnn.benchmark = True
+        try:
+            yield
+        finally:
+            cudnn.benchmark = before
+
+    def convolution(
+        self, image: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *how: Any
+    ) -> Backend:
+        chosen = torch._C._select_conv_backend(image, weight, bias, *how)
+        return _BACKENDS.get(chosen.name, "other")
