@@ -39,7 +39,7 @@ def random_rules(rng: random.Random, machines: int, quota: int) -> Rules:
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
-@settings(max_examples=12, deadline=None, database=None, derandomize=True, phases=[Phase.generate])
+@settings(max_examples=8, deadline=None, database=None, derandomize=True, phases=[Phase.generate])
 @given(st.integers(0, 2**32))
 def test_rules_hold_in_every_random_run(name, seed):
     rng = random.Random(seed)
