@@ -27,9 +27,7 @@ class Fleet:
     def left(self, machine: int) -> int:
         """Free GPUs of a machine, open or not."""
 
-    def fit(
-        self, gpus: int, tier: int, choice: int = 0, allowed: int = ...
-    ) -> Placement | None:
+    def fit(self, gpus: int, tier: int, choice: int = 0, allowed: int = ...) -> Placement | None:
         """As nimble.cluster.fit has it."""
 
     def take(self, placement: Placement, of_closed: bool = False) -> None:
@@ -53,7 +51,7 @@ class Fleet:
         demand: float,
         traffic: tuple[tuple[int, float], ...],
     ) -> None:
-        """From `at` on a job does `speed` units a second alone; its traffic counts from `now` on."""
+        """From `at` on a job does `speed` units a second alone; traffic counts from `now` on."""
 
     def end(self, job: int, now: float) -> float:
         """Takes a job out; gives the units done."""

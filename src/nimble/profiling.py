@@ -9,6 +9,7 @@ import torch
 
 from nimble.cluster.buckets import FULL, bucketed
 from nimble.cluster.profile import Profile
+from nimble.cpu import Cpu
 from nimble.devices.sim import Gpu, predict_eager, published_error
 from nimble.errors import InputError
 from nimble.graph import Graph, refs
@@ -35,7 +36,8 @@ def profile_step(
     is predicted for `gpu`. Communication may run from when the first bucket is full until the last
     gradient is ready.
     """
-    step = Step(model, loss_fn, optimizer, Settings(1), StepOptions(keep_grads=True), name)
+    options = StepOptions(keep_grads=True)
+    step = Step(model, loss_fn, optimizer, Settings(1), Cpu(), options, name)
     graph = remove_dead_tasks(step.graph(*batch))
     gradients, copies = _gradients(graph)
     if not gradients:
