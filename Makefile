@@ -11,7 +11,7 @@ listed = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.t
 	['project']['optional-dependencies']['$(1)'], sep='\n')"
 extra = $(call listed,$(1)) | $(BIN)/pip install -q -r /dev/stdin torch==2.13.0
 
-.PHONY: demo test test-full test-gpu lint bench overhead figures claims starts steps models zoo examples sanitize clean
+.PHONY: demo test test-full test-gpu lint bench overhead figures claims starts steps gpu cluster-speed models zoo examples sanitize clean
 
 demo: $(VENV)/built
 	$(BIN)/nimble demo
@@ -49,6 +49,13 @@ starts: $(VENV)/built
 
 steps: $(VENV)/built
 	$(BIN)/python bench/steps.py
+
+gpu: $(VENV)/built
+	$(BIN)/python bench/gpu.py
+
+cluster-speed: $(VENV)/built
+	$(BIN)/python bench/cluster.py growth dally 0.9
+	$(BIN)/python bench/cluster.py large
 
 models: $(VENV)/models
 	$(BIN)/python bench/models.py
