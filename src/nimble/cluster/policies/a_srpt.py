@@ -1,4 +1,4 @@
-"""A-SRPT: shortest predicted service first; talkative jobs wait a little for close GPUs."""
+"""A-SRPT: the shortest predicted service first, as if the cluster were one machine."""
 
 from __future__ import annotations
 

@@ -75,8 +75,10 @@ class Tiresias:
         first = {state.id for state in lifted}
 
         def place(state: JobState) -> Offer | None:
-            stands = 0.0 if state.id in first else self._stands(state, view, memory)
-            return self._place(view, draft, state, memory, stands)
+            if state.id in first:
+                return self._place(view, draft, state, memory, 0.0, "lifted")
+            stands = self._stands(state, view, memory)
+            return self._place(view, draft, state, memory, stands, "attained")
 
         offer(view, draft, place, lifted)
         return draft.actions(), memory, next_round(now, self.round_s)
@@ -89,7 +91,7 @@ class Tiresias:
         return self.standing(view.gpu_s(state) - forgiven, memory)
 
     def _place(
-        self, view: View, draft: Draft, state: JobState, memory: Memory, stands: float
+        self, view: View, draft: Draft, state: JobState, memory: Memory, stands: float, code: str
     ) -> Offer | None:
         tier = widest(view.topology, state.job, self.corrected)
         if tier == len(view.topology.tiers) - 1:
@@ -101,7 +103,7 @@ class Tiresias:
             placement = take_over(view, draft, state, tier, givers)
         if placement is None:
             return None
-        return placement, Reason("attained", (view.now - state.since, stands))
+        return placement, Reason(code, (view.now - state.since, stands))
 
     def _lifted_at(self, state: JobState, view: View, memory: Memory) -> float | None:
         """When a job has waited too long for what it had, and starts over in the first queue."""
