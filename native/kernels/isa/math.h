@@ -150,25 +150,25 @@ NIMBLE_INLINE F8 one_and_exp_of_minus(F8 x) {
 NIMBLE_INLINE F8 sigmoid8(F8 x) { return splat(1.0f) / one_and_exp_of_minus(x); }
 
 // After N. Juffa.
-// The normal distribution's share between 0 and z: z p(z z) / q(z z), fitted up to 5.54, where it is
-// 1/2 to float's precision.
-NIMBLE_INLINE F8 normal_share(F8 x) {
-  const F8 z = between(x, -5.54f, 5.54f), s = z * z;
-  F8 p = fma(splat(2.265098784e-8f), s, 6.295037885e-6f);
-  F8 q = fma(splat(1.190378271e-6f), s, 7.265639581e-5f);
-  p = fma(p, s, 1.664117276e-4f);
-  q = fma(q, s, 1.871114131e-3f);
-  p = fma(p, s, 4.662331468e-3f);
-  q = fma(q, s, 2.852690220e-2f);
-  p = fma(p, s, 3.365877088e-2f);
-  q = fma(q, s, 2.510364056e-1f);
-  p = fma(p, s, 3.989422592e-1f);
-  q = fma(q, s, 1.0f);
-  return p * z / q;
-}
 NIMBLE_INLINE F8 erf8(F8 x) {
-  const F8 share = normal_share(x * splat(1.41421356f));
-  return share + share;
+  const F8 t = absolute(x), s = x * x;
+  F8 far = fma(splat(-1.72853470e-5f), t, 3.83197126e-4f);
+  far = fma(far, s, fma(splat(-3.88396438e-3f), t, 2.42546219e-2f));
+  far = fma(far, t, -1.06777877e-1f);
+  far = fma(far, t, -6.34846687e-1f);
+  far = fma(far, t, -1.28717512e-1f);
+  far = fma(far, t, -t);
+  // The polynomial turns up again for large t, where erf is 1.
+  far = splat(1.0f) - exp_in_range(select(t > splat(4.0f), splat(-20.0f), far));
+  F8 near = splat(-5.96761703e-4f);
+  near = fma(near, s, 4.99119423e-3f);
+  near = fma(near, s, -2.67681349e-2f);
+  near = fma(near, s, 1.12819925e-1f);
+  near = fma(near, s, -3.76125336e-1f);
+  near = fma(near, s, 1.28379166e-1f);
+  near = fma(near, x, x);
+  // NaN takes `near`.
+  return select(t > splat(0.927734375f), with_sign(far, x), near);
 }
 
 // One after the other, by the C library.
@@ -219,9 +219,21 @@ NIMBLE_INLINE F8 floor8(F8 x) {
 NIMBLE_INLINE F8 ceil8(F8 x) { return -floor8(-x); }
 NIMBLE_INLINE F8 trunc8(F8 x) { return with_sign(floor8(absolute(x)), x); }
 
-// What is left below -5.54 is error only.
+// x times the normal distribution's share below x: 1/2 + z p(z z) / q(z z), fitted up to 5.54, where
+// the share is 1 to float's precision. What is left of it below -5.54 is error only.
 NIMBLE_INLINE F8 gelu_erf8(F8 x) {
-  const F8 share = normal_share(x) + splat(0.5f);
+  const F8 z = between(x, -5.54f, 5.54f), s = z * z;
+  F8 p = fma(splat(2.265098784e-8f), s, 6.295037885e-6f);
+  F8 q = fma(splat(1.190378271e-6f), s, 7.265639581e-5f);
+  p = fma(p, s, 1.664117276e-4f);
+  q = fma(q, s, 1.871114131e-3f);
+  p = fma(p, s, 4.662331468e-3f);
+  q = fma(q, s, 2.852690220e-2f);
+  p = fma(p, s, 3.365877088e-2f);
+  q = fma(q, s, 2.510364056e-1f);
+  p = fma(p, s, 3.989422592e-1f);
+  q = fma(q, s, 1.0f);
+  const F8 share = p * z / q + splat(0.5f);
   return x * select(x < splat(-5.54f), splat(0.0f), share);
 }
 NIMBLE_INLINE F8 gelu_tanh8(F8 x) {
