@@ -195,3 +195,9 @@ def test_demo_shows_the_whole_way_through(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "same bits: yes" in done.stdout
     assert (tmp_path / "run.json").exists()
+
+
+def test_names_are_shown_as_they_were_typed():
+    done = CliRunner().invoke(app, ["plan", "nope.py:factory"])
+    assert done.exit_code == 1
+    assert "nope.py:factory" in done.output

@@ -52,7 +52,7 @@ def test_the_command_prints_losses_as_losses(monkeypatch, tmp_path):
     assert result.exit_code == 0, result.output
     assert "+20.0% [+10.0%, +30.0%] LOSS" in result.output
     assert "oversubscribed 8:1" in " ".join(result.output.split())
-    assert "knowing durations beforehand" in result.output
+    assert "knowing the work left beforehand" in result.output
     assert json.loads(file.read_text())["gap_to_optimum"]["dally+"]["median"] >= 0
 
 

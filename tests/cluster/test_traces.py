@@ -157,12 +157,12 @@ def test_bad_rows_are_counted_listed_and_left_out(tmp_path):
     trace = read_trace(written(tmp_path, PHILLY + PHILLY.split("\n", 1)[1] * 2 + bad))
     assert trace.report.jobs == 9
     assert [(row.row, row.reason) for row in trace.report.bad] == [
-        (11, "duration is -3; expected 0 or more"),
+        (11, "duration is -3; expected 0 to 1e+12"),
         (12, "timestamp is 'yesterday'; expected a time like 2017-10-09 07:01:55"),
         (13, "it has not as many columns as the header"),
         (14, "num_gpus is 1.5; expected a whole number"),
         (15, "gpu_time is 66.0, and 4 GPUs x 66.0 s is another"),
-        (16, "duration is nan; expected 0 or more"),
+        (16, "duration is nan; expected 0 to 1e+12"),
     ]
     assert "bad rows 6" in trace.report.text()
     assert "and 4 more" in trace.report.text(most=2)
@@ -274,6 +274,14 @@ def test_a_job_larger_than_the_cluster_says_so(tmp_path):
     text = "submit_s,gpus,duration_s\n0,64,100\n"
     with pytest.raises(InputError, match="asks for 64 GPUs, and the cluster has 8"):
         read_trace(written(tmp_path, text)).jobs(alone_on(parse("1x1x8")), bundled())
+
+
+def test_jobs_larger_than_the_cluster_are_left_out_and_counted(tmp_path):
+    text = "submit_s,gpus,duration_s\n0,64,100\n1,8,100\n2,9,1e300\n"
+    trace = read_trace(written(tmp_path, text)).within(8)
+    assert [job.gpus_max for job in trace.jobs(alone_on(parse("1x1x8")), bundled())] == [8]
+    assert "left out 1: asks for more than all 8 GPUs" in trace.report.text()
+    assert "row 4: duration_s is 1e300; expected 0 to 1e+12" in trace.report.text()
 
 
 @pytest.mark.full

@@ -80,8 +80,11 @@ def test_a_cap_on_streams_holds(branches):
         built, prediction, _ = choose_for_gpu(branches, "v100", streams=most)
         assert len(built.streams) <= most
         assert len(prediction.streams) == len(built.streams)
-    with pytest.raises(InputError, match="streams=0"):
-        choose_for_gpu(branches, "v100", streams=0)
+    for wrong in (0, 33):
+        with pytest.raises(InputError, match=f"streams={wrong}"):
+            choose_for_gpu(branches, "v100", streams=wrong)
+    with pytest.raises(InputError, match="memory_limit=-5"):
+        choose_for_gpu(branches, "v100", memory_limit=-5)
 
 
 def test_a_limit_on_memory_holds_or_says_what_is_possible(branches):

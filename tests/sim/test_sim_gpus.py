@@ -48,8 +48,9 @@ def test_a_file_of_the_users_own(tmp_path):
         (("sms = 10", "sms = 1.5"), "expected a whole number"),
         (("sms = 10", 'sms = "ten"'), "expected a number above 0"),
         (("sms = 10", "sms = true"), "expected a number above 0"),
-        (("l2_mb = 1.0", ""), "expected"),
-        (("l2_mb = 1.0", "l2_mb = 1.0\ncolour = 1"), "colour"),
+        (("sms = 10", "sms = inf"), "expected a number above 0"),
+        (("l2_mb = 1.0", ""), "missing l2_mb; unknown nothing"),
+        (("l2_mb = 1.0", "l2_mb = 1.0\ncolour = 1"), "missing nothing; unknown colour"),
         (('name = "mine"', "name = 3"), "expected text"),
         (("sms = 10", "sms = = 10"), "is no TOML file"),
     ],
@@ -58,6 +59,13 @@ def test_a_file_with_a_mistake_is_refused(tmp_path, change, said):
     path = tmp_path / "mine.toml"
     path.write_text(MINE.replace(*change))
     with pytest.raises(InputError, match=said):
+        find_gpu(str(path))
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match="is no TOML file"):
         find_gpu(str(path))
 
 

@@ -15,8 +15,9 @@ from rich.markup import escape
 from nimble.errors import InputError, NimbleError
 
 # A file or a pipe has no width; a table cut off at 80 columns cannot be read.
-out = Console(width=None if sys.stdout.isatty() else 160)
-err = Console(stderr=True)
+# No emoji: file.py:factory is a name.
+out = Console(width=None if sys.stdout.isatty() else 160, emoji=False)
+err = Console(stderr=True, emoji=False)
 T = TypeVar("T")
 
 

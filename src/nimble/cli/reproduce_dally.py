@@ -91,7 +91,7 @@ def _table(scene: dict[str, Any]) -> Table:
         shown.add_column(HEADS[measure], justify="right")
     for name in (*FREE, *KNOWING):
         if name == KNOWING[0]:
-            shown.add_row("knowing durations beforehand:", *[""] * len(MEASURES))
+            shown.add_row("knowing the work left beforehand:", *[""] * len(MEASURES))
         if name in scene["dally_takes_less"]:
             less = scene["dally_takes_less"][name]
             shown.add_row(name, *(_cell(less[measure]) for measure in MEASURES))

@@ -126,7 +126,7 @@ def workload(setup: Setup) -> tuple[Topology, Jobs, tuple[str, ...]]:
         profiles |= {profile.name: profile for profile in read_profiles(Path(setup.profiles))}
     notes: list[str] = []
     if setup.trace:
-        trace = read(setup.trace, setup.format)
+        trace = read(setup.trace, setup.format).within(topology.gpus)
         notes.append(trace.report.text(3))
         jobs = trace.jobs(
             alone, profiles, seed=setup.seed, checkpoint_s=setup.checkpoint,

@@ -30,10 +30,10 @@ MEASURES = ("makespan_s", "mean_jct_s", "p99_jct_s", "comm_s")
 
 FREE = (
     "fifo", "tiresias-released", "tiresias", "tiresias-gittins-released", "tiresias-gittins",
-    "gandiva-released", "gandiva", "dally-20s", "dally-fixed", "dally-none", "dally+",
+    "gandiva-released", "gandiva", "dally-20s", "dally-fixed", "dally-none",
 )  # fmt: skip
-# These know how long a job will take, beforehand.
-KNOWING = ("srtf", "srsf")
+# These know how much of a job is left, beforehand.
+KNOWING = ("dally+", "srtf", "srsf")
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,9 @@ def page(seen: Foreseen) -> str:
 def error_line(error: Error) -> str:
     return (
         f"On {error.cells} published speed-ups of networks that it was not fitted to, the model "
-        f"was off by {error.median:.0%} in the median and by {error.worst:.0%} at worst."
+        f"was off by {error.median:.0%} in the median and by {error.worst:.0%} at worst. "
+        "Those are of a V100 and its host of 2020, with pointwise chains fused; other GPUs, hosts, "
+        "and what streams gain are less certain (docs/gpu.md)."
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import datetime
 
 _EPOCH = datetime(1970, 1, 1)
@@ -23,13 +22,17 @@ def seconds_of(text: str, column: str) -> float:
         ) from None
 
 
+_MOST = 1e12
+"""Seconds, iterations or GPUs: 30,000 years."""
+
+
 def number(text: str, column: str, least: float = 0.0) -> float:
     try:
         value = float(text)
     except ValueError:
         raise ValueError(f"{column} is {text!r}; expected a number") from None
-    if not least <= value < math.inf:
-        raise ValueError(f"{column} is {text}; expected {least:g} or more")
+    if not least <= value <= _MOST:
+        raise ValueError(f"{column} is {text}; expected {least:g} to {_MOST:g}")
     return value
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +42,17 @@ class Trace:
     format: str
     entries: Sequence[Entry]
     report: TraceReport
+
+    def within(self, gpus: int) -> Trace:
+        """Without jobs that ask for more GPUs than there are; the report counts them."""
+        kept = [entry for entry in self.entries if entry.gpus <= gpus]
+        left = len(self.entries) - len(kept)
+        if not left:
+            return self
+        skipped = self.report.skipped + Counter({f"asks for more than all {gpus} GPUs": left})
+        return replace(
+            self, entries=kept, report=replace(self.report, jobs=len(kept), skipped=skipped)
+        )
 
     def jobs(
         self,

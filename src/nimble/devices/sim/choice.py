@@ -24,6 +24,10 @@ _CLEARLY = 0.98
 memory, and the model errs."""
 
 
+MOST_STREAMS = 32
+"""PyTorch hands out streams of a pool of so many: a further one would be one of those again."""
+
+
 class Choice(NamedTuple):
     schedule: Schedule
     prediction: Prediction
@@ -61,13 +65,15 @@ def choose_for_gpu(
 
     Tried are one stream, Nimble's exact assignment, at most 2, 3, 4, 6 ... streams, each launched
     in several orders, and the best of these for each part of the network. `streams` is the most
-    that may be used; 1 asks for one stream. `memory_limit` caps the arena.
+    that may be used, of 32 at most; 1 asks for one stream. `memory_limit` caps the arena.
     """
-    if streams is not None and streams < 1:
-        raise InputError(f"streams={streams}: expected a number from 1 up, or None")
+    if streams is not None and not 1 <= streams <= MOST_STREAMS:
+        raise InputError(f"streams={streams}: expected a number from 1 to {MOST_STREAMS}, or None")
+    if memory_limit is not None and memory_limit < 0:
+        raise InputError(f"memory_limit={memory_limit}: expected a number of bytes, or None")
     found = find_gpu(gpu) if isinstance(gpu, str) else gpu
     search = _Search(graph, found, constants or default_constants())
-    tried = sorted(search.candidates(streams), key=lambda c: c.ns)
+    tried = sorted(search.candidates(streams or MOST_STREAMS), key=lambda c: c.ns)
     one = next(c for c in tried if len(c.assignment.streams) <= 1)
     tried = [c for c in tried if c is one or c.ns <= _CLEARLY * one.ns] + [
         c for c in tried if c is not one and c.ns > _CLEARLY * one.ns
@@ -105,7 +111,7 @@ class _Search:
         alone = tuple(max(1, round(ns)) for ns in self._taken.alone)
         self._timing = Timing(alone, self.costs.wait)
 
-    def candidates(self, most: int | None) -> Iterator[_Candidate]:
+    def candidates(self, most: int) -> Iterator[_Candidate]:
         order = self._order
         everything = [order.sequence] if order.sequence else []
         one = self._tried("one stream", assign(order, everything), order.sequence)
@@ -114,10 +120,8 @@ class _Search:
         if most == 1 or bound >= _CLEARLY * one.ns:
             return  # Nothing to be had.
         widest = concurrent(order)
-        assignments = (
-            [] if most and len(widest.streams) > most else [("Nimble's assignment", widest)]
-        )
-        for count in ladder(min(most or len(widest.streams), len(widest.streams))):
+        assignments = [] if len(widest.streams) > most else [("Nimble's assignment", widest)]
+        for count in ladder(min(most, len(widest.streams))):
             assignments.append((f"at most {count}", spread(order, self._timing, count)))
         seen: set[tuple[tuple[int, ...], ...]] = set()
         tried = [one]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from dataclasses import MISSING, dataclass, fields
 from importlib.resources import files
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,10 @@ def find_gpu(name: str) -> Gpu:
         path = Path(name)
         if not path.is_file():
             raise InputError(f"--gpu {name}: no such file")
-        return _parse(name, path.read_text())
+        try:
+            return _parse(name, path.read_text(encoding="utf-8"))
+        except UnicodeDecodeError as error:
+            raise InputError(f"{name} is no TOML file: {error}") from error
     if name not in gpu_names():
         raise InputError(
             f"no GPU {name!r}; expected one of {', '.join(gpu_names())}, or a file.toml that "
@@ -79,10 +83,11 @@ def _parse(where: str, text: str) -> Gpu:
         raise InputError(f"{where} is no TOML file: {error}") from error
     known = {field.name: field for field in fields(Gpu)}
     needed = {name for name, field in known.items() if field.default is MISSING}
-    if data.keys() - known or needed - data.keys():
+    missing, unknown = sorted(needed - data.keys()), sorted(data.keys() - known)
+    if missing or unknown:
         raise InputError(
-            f"{where} has {sorted(data)}; expected {sorted(needed)}, and tf32_tflops where the "
-            "GPU has it"
+            f"{where}: missing {', '.join(missing) or 'nothing'}; unknown "
+            f"{', '.join(unknown) or 'nothing'} (docs/gpu.md says what a GPU's file holds)"
         )
     for name, value in data.items():
         _check(where, name, value)
@@ -93,7 +98,7 @@ def _check(where: str, name: str, value: Any) -> None:
     if name in ("name", "source"):
         if not isinstance(value, str):
             raise InputError(f"{where}: {name} = {value!r}; expected text")
-    elif isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+    elif isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < inf:
         raise InputError(f"{where}: {name} = {value!r}; expected a number above 0")
     elif name == "sms" and not isinstance(value, int):
         raise InputError(f"{where}: sms = {value!r}; expected a whole number")
