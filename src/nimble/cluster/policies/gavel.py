@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from nimble.cluster.job import Job
-from nimble.cluster.policies.offer import Offer, next_round, offer
+from nimble.cluster.policies.offer import Offer, dealt, next_round, offer
 from nimble.cluster.policy import Decision, Memory, Reason
 from nimble.cluster.state import JobState
 from nimble.cluster.view import Draft, View
@@ -73,16 +73,7 @@ class Gavel:
             of_share = had / max(shares[class_of(state.job)], 1e-9)
             return -state.job.priority, of_share, state.gpus == 0, state.id
 
-        refused: set[tuple[int, str]] = set()
-        for state in sorted((*view.waiting, *running), key=due):
-            key = (state.demand, state.group)
-            if key in refused:
-                continue
-            own = state.gpus and draft.permits(state, state.placement)
-            placement = state.placement if own else draft.tightest(state)
-            if placement is None:
-                refused.add(key)
-                continue
+        for state, placement in dealt(draft, sorted((*view.waiting, *running), key=due)):
             numbers = (view.now - state.since, due(state)[1], shares[class_of(state.job)])
             draft.start(state, placement, Reason("share_due", numbers))
 

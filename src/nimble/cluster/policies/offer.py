@@ -16,6 +16,22 @@ Offer = tuple[Placement, Reason]
 Need = Callable[[JobState], Any]
 
 
+def dealt(draft: Draft, states: Iterable[JobState]) -> Iterator[tuple[JobState, Placement]]:
+    """Jobs in this order, each with the GPUs that it has, or else the tightest that are free. Where
+    nothing is free for one, jobs like it are not asked."""
+    refused: set[tuple[int, str]] = set()
+    for state in states:
+        key = (state.demand, state.group)
+        if key in refused:
+            continue
+        own = state.gpus and draft.permits(state, state.placement)
+        placement = state.placement if own else draft.tightest(state)
+        if placement is None:
+            refused.add(key)
+        else:
+            yield state, placement
+
+
 def offer(
     view: View,
     draft: Draft,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil, inf
 from typing import ClassVar
 
-from nimble.cluster.policies.offer import next_round
+from nimble.cluster.policies.offer import dealt, next_round
 from nimble.cluster.policy import Decision, Memory, Reason
 from nimble.cluster.state import JobState
 from nimble.cluster.view import Draft, View
@@ -57,17 +57,9 @@ class Themis:
         bidding = ceil((1 - self.openness) * len(jobs))
         bids = [(-s.job.priority, -self._bid(view, draft, s), s.id, s) for s in jobs[:bidding]]
         served = [bid[-1] for bid in sorted(bids)] + jobs[bidding:]
-        refused: set[tuple[int, str]] = set()
-        for place, state in enumerate(served):
-            key = (state.demand, state.group)
-            if key in refused:
-                continue
-            own = state.gpus and draft.permits(state, state.placement)
-            placement = state.placement if own else draft.tightest(state)
-            if placement is None:
-                refused.add(key)
-                continue
-            code = "bid_won" if place < bidding else "left_over"
+        won = {state.id for state in served[:bidding]}
+        for state, placement in dealt(draft, served):
+            code = "bid_won" if state.id in won else "left_over"
             draft.start(state, placement, Reason(code, (view.now - state.since, late[state.id])))
 
     def _bid(self, view: View, draft: Draft, state: JobState) -> float:
