@@ -133,6 +133,13 @@ NB_MODULE(_core, module) {
         return attention_scratch(keys, dim, value_dim) * static_cast<std::int64_t>(sizeof(float));
       },
       "keys"_a, "dim"_a, "value_dim"_a);
+  module.def(
+      "attention_gradient_scratch",
+      [](std::int64_t queries, std::int64_t keys, std::int64_t dim, std::int64_t value_dim) {
+        return attention_gradient_scratch(queries, keys, dim, value_dim) *
+               static_cast<std::int64_t>(sizeof(float));
+      },
+      "queries"_a, "keys"_a, "dim"_a, "value_dim"_a);
   module.def("set_workers", set_workers, "n"_a);
   module.def("usable_cores", usable_cores);
   module.def("pool_size", [] { return Pool::get().size(); });

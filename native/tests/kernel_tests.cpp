@@ -117,9 +117,32 @@ TEST(attention_stays_within_its_operands) {
       Floats v(k.size(), 2.0f);
       Floats scratch(static_cast<std::size_t>(nimble::attention_scratch(keys, dim, dim)));
       run("attention.float32", {y.data(), scratch.data(), q.data(), k.data(), v.data()},
-          {1, 1, 1, queries, keys, dim, dim, 1, 0, 0, 0, dim, 0, 0, dim, 0, 0, dim, 0, 0, dim},
+          {1, 1, 1, queries, keys, dim, dim, 1, 0, 0, 0, 0, dim, 0, 0, dim, 0, 0, dim, 0, 0, dim},
           {0.1});
       for (const float value : y) CHECK(near(value, 2.0f));
+    }
+  }
+}
+
+TEST(attention_gradient_stays_within_its_operands) {
+  for (const std::int64_t queries : {1, 5, 16, 23}) {
+    for (const std::int64_t keys : {1, 6, 19, 40}) {
+      const std::int64_t dim = 16;
+      Floats q = numbers(queries * dim), k = numbers(keys * dim), v = numbers(keys * dim);
+      Floats dq(q.size()), dk(k.size()), dv(k.size()), dy = q, y = q;
+      Floats sums(static_cast<std::size_t>(queries), 9.0f);
+      Floats scratch(static_cast<std::size_t>(
+          nimble::attention_gradient_scratch(queries, keys, dim, dim)));
+      for (const std::int64_t causal : {0, 1}) {
+        Ints ints = {1, 1, queries, keys, dim, dim, causal, 0};
+        for (int i = 0; i < 8; ++i) ints.insert(ints.end(), {0, 0, dim});
+        ints.insert(ints.end(), {0, 0, 1});
+        run("attention_gradient.float32",
+            {dq.data(), dk.data(), dv.data(), scratch.data(), dy.data(), q.data(), k.data(),
+             v.data(), y.data(), sums.data()},
+            ints, {0.1});
+        for (const float value : dq) CHECK(value == value);
+      }
     }
   }
 }

@@ -18,35 +18,9 @@ void pack_columns(float* out, const float* in, std::int64_t rows, std::int64_t r
   }
 }
 
-// Keys as columns: panels [dim][16], with zeros where there is no key.
-void pack_keys(float* out, const float* in, std::int64_t keys, std::int64_t row, std::int64_t dim) {
-  for (std::int64_t n = 0; n < keys; n += kPanel, out += dim * kPanel) {
-    const std::int64_t left = least<std::int64_t>(kPanel, keys - n);
-    for (std::int64_t c = 0; c < left; ++c) {
-      const float* key = in + (n + c) * row;
-      for (std::int64_t d = 0; d < dim; ++d) out[d * kPanel + c] = key[d];
-    }
-    for (std::int64_t c = left; c < kPanel; ++c) {
-      for (std::int64_t d = 0; d < dim; ++d) out[d * kPanel + c] = 0.0f;
-    }
-  }
-}
-
-NIMBLE_INLINE float dot(const float* a, const float* b, std::int64_t n) {
-  F8 s = splat(0.0f), t = s;
-  std::int64_t i = 0;
-  for (; i + 16 <= n; i += 16) {
-    s = fma(load(a + i), load(b + i), s);
-    t = fma(load(a + i + 8), load(b + i + 8), t);
-  }
-  for (; i + 8 <= n; i += 8) s = fma(load(a + i), load(b + i), s);
-  if (i < n) t = fma(load(a + i, n - i), load(b + i, n - i), t);
-  return sum(s + t);
-}
-
 struct Head {
   const AttentionPlan& plan;
-  float* y;
+  float *y, *sums;
   const float *q, *k, *mask;
   const float* packed_keys;  // null if there are too few queries for packing to pay
   Panels values;
@@ -79,12 +53,16 @@ struct Head {
       const std::int64_t n = visible(query + r);
       if (mask) add_mask(row, mask + (query + r) * plan.m.row, plan.mask_key, n);
       const float top = largest_of(row, n);
+      float log_of_sum = __builtin_inff();
       if (top == -__builtin_inff()) {  // a query that sees nothing gives 0, as in PyTorch
         for (std::int64_t i = 0; i < n; ++i) row[i] = 0.0f;
         factor[r] = 0.0f;
       } else {
-        factor[r] = 1.0f / exp_row(row, n, top);
+        const float sum = exp_row(row, n, top);
+        factor[r] = 1.0f / sum;
+        if (sums) log_of_sum = top + __builtin_logf(sum);
       }
+      if (sums) sums[(query + r) * plan.sums.row] = log_of_sum;
       for (std::int64_t i = n; i < keys; ++i) row[i] = 0.0f;
     }
     product_of<false>(rows, y + query * plan.y.row, plan.y.row, scores, score_row, values,
@@ -103,18 +81,20 @@ void attention(void* context) {
   auto* scores = call.operand<float>(1);
   float* keys = scores + padded * kAttentionRows;
   float* values = keys + padded * plan.dim;
+  float* last = plan.has_sums ? call.operand<float>(plan.mask ? 6 : 5) : nullptr;
   for (std::int64_t b = 0; b < plan.batch; ++b) {
     for (std::int64_t h = 0; h < plan.heads; ++h) {
       const std::int64_t shared = h / plan.group;
       const float* k = call.operand<const float>(3) + b * plan.k.batch + shared * plan.k.head;
       const float* v = call.operand<const float>(4) + b * plan.v.batch + shared * plan.v.head;
       if (h % plan.group == 0) {
-        if (packs_keys) pack_keys(keys, k, plan.keys, plan.k.row, plan.dim);
+        if (packs_keys) pack_turned(keys, k, plan.keys, plan.k.row, plan.dim);
         if (packs_values) pack_columns(values, v, plan.keys, plan.v.row, plan.value_dim);
       }
       const Head head{
           plan,
           call.operand<float>(0) + b * plan.y.batch + h * plan.y.head,
+          plan.has_sums ? last + b * plan.sums.batch + h * plan.sums.head : nullptr,
           call.operand<const float>(2) + b * plan.q.batch + h * plan.q.head,
           k,
           plan.mask ? call.operand<const float>(5) + b * plan.m.batch + h * plan.m.head : nullptr,

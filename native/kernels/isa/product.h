@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tile.h"
+#include "transpose.h"
 
 namespace nimble::NIMBLE_ISA {
 
@@ -11,15 +12,22 @@ struct Panels {
   std::int64_t row, panel;  // strides
 };
 
+// How a left-hand matrix lies: row by row, or column by column.
+enum class Lies { kInRows, kInColumns };
+
 // y[r, n] = factor[r] * x[r, k] w[k, n]; y's rows may be written up to a whole panel if kPadded.
-template <int kRows, bool kPadded>
-[[gnu::noinline]] static void product(float* y, std::int64_t y_row, const float* x, std::int64_t x_row, const Panels& w,
-             std::int64_t columns, std::int64_t k, const float* factor) {
+// x_step lies between x's rows, or between its columns.
+template <int kRows, bool kPadded, Lies kLies>
+[[gnu::noinline]] static void product(float* y, std::int64_t y_row, const float* x, std::int64_t x_step,
+                                     const Panels& w, std::int64_t columns, std::int64_t k,
+                                     const float* factor) {
+  constexpr bool kInRows = kLies == Lies::kInRows;
   constexpr int kParts = kRows == 1 ? 4 : kRows <= 3 ? 2 : 1;
   for (std::int64_t n = 0; n < columns; n += kPanel) {
     Tile<kRows, 1, kParts> tile;
     tile.clear();
-    tile.add(x, x_row, w.at + n / kPanel * w.panel, w.row, 0, k);
+    tile.add(x, kInRows ? x_step : 1, w.at + n / kPanel * w.panel, w.row, 0, k,
+             kInRows ? 1 : x_step);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
@@ -37,17 +45,42 @@ template <int kRows, bool kPadded>
   }
 }
 
-template <bool kPadded>
-NIMBLE_INLINE void product_of(std::int64_t rows, float* y, std::int64_t y_row, const float* x, std::int64_t x_row,
-                const Panels& w, std::int64_t columns, std::int64_t k, const float* factor) {
+template <bool kPadded, Lies kLies = Lies::kInRows>
+NIMBLE_INLINE void product_of(std::int64_t rows, float* y, std::int64_t y_row, const float* x,
+                              std::int64_t x_step, const Panels& w, std::int64_t columns,
+                              std::int64_t k, const float* factor) {
   switch (rows) {
-    case 1: return product<1, kPadded>(y, y_row, x, x_row, w, columns, k, factor);
-    case 2: return product<2, kPadded>(y, y_row, x, x_row, w, columns, k, factor);
-    case 3: return product<3, kPadded>(y, y_row, x, x_row, w, columns, k, factor);
-    case 4: return product<4, kPadded>(y, y_row, x, x_row, w, columns, k, factor);
-    case 5: return product<5, kPadded>(y, y_row, x, x_row, w, columns, k, factor);
-    default: return product<6, kPadded>(y, y_row, x, x_row, w, columns, k, factor);
+    case 1: return product<1, kPadded, kLies>(y, y_row, x, x_step, w, columns, k, factor);
+    case 2: return product<2, kPadded, kLies>(y, y_row, x, x_step, w, columns, k, factor);
+    case 3: return product<3, kPadded, kLies>(y, y_row, x, x_step, w, columns, k, factor);
+    case 4: return product<4, kPadded, kLies>(y, y_row, x, x_step, w, columns, k, factor);
+    case 5: return product<5, kPadded, kLies>(y, y_row, x, x_step, w, columns, k, factor);
+    default: return product<6, kPadded, kLies>(y, y_row, x, x_step, w, columns, k, factor);
   }
+}
+
+// A matrix turned into panels [column][16 rows], with zeros where there is no row.
+NIMBLE_INLINE void pack_turned(float* out, const float* in, std::int64_t rows, std::int64_t row,
+                               std::int64_t columns) {
+  for (std::int64_t n = 0; n < rows; n += kPanel, out += columns * kPanel) {
+    const std::int64_t there = least<std::int64_t>(kPanel, rows - n);
+    transpose(out, in + n * row, columns, there, kPanel, row);
+    for (std::int64_t c = 0; c < columns; ++c) {
+      for (std::int64_t r = there; r < kPanel; ++r) out[c * kPanel + r] = 0.0f;
+    }
+  }
+}
+
+NIMBLE_INLINE float dot(const float* a, const float* b, std::int64_t n) {
+  F8 s = splat(0.0f), t = s;
+  std::int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    s = fma(load(a + i), load(b + i), s);
+    t = fma(load(a + i + 8), load(b + i + 8), t);
+  }
+  for (; i + 8 <= n; i += 8) s = fma(load(a + i), load(b + i), s);
+  if (i < n) t = fma(load(a + i, n - i), load(b + i, n - i), t);
+  return sum(s + t);
 }
 
 }  // namespace nimble::NIMBLE_ISA

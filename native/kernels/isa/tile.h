@@ -16,18 +16,18 @@ struct Tile {
     for (int i = 0; i < kParts * kRows * kPanels * 2; ++i) (&sum[0][0][0])[i] = splat(0.0f);
   }
 
-  // += x[rows, k] w[k, columns]; w's rows are w_row apart, its panels w_panel.
+  // += x[rows, k] w[k, columns]; w's rows are w_row apart, its panels w_panel; x's columns x_step.
   [[gnu::always_inline]] inline void add(const float* x, std::int64_t x_row, const float* w,
-                                         std::int64_t w_row, std::int64_t w_panel,
-                                         std::int64_t k) {
+                                         std::int64_t w_row, std::int64_t w_panel, std::int64_t k,
+                                         std::int64_t x_step = 1) {
     std::int64_t i = 0;
     for (; i + kParts <= k; i += kParts) {
 #pragma GCC unroll 8
       for (int part = 0; part < kParts; ++part) {
-        step(part, x + i + part, x_row, w + (i + part) * w_row, w_panel);
+        step(part, x + (i + part) * x_step, x_row, w + (i + part) * w_row, w_panel);
       }
     }
-    for (; i < k; ++i) step(0, x + i, x_row, w + i * w_row, w_panel);
+    for (; i < k; ++i) step(0, x + i * x_step, x_row, w + i * w_row, w_panel);
   }
 
   [[gnu::always_inline]] inline void step(int part, const float* x, std::int64_t x_row,

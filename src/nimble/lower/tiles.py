@@ -424,18 +424,39 @@ class Tiles:
         return tiles
 
     def attention(self) -> list[Task] | None:
-        """By heads, each tile with room of its own for scores."""
-        query, key, value, mask = self._task.args
-        whole = self.result
-        heads = whole.shape[1]
-        if heads < self._pieces or self.value(key).shape[1] != heads:
+        """By sequences or by heads, each tile with room of its own for scores. All tensors begin
+        with the two, but for the room, and for a mask that belongs to all of them."""
+        task, whole = self._task, self.result
+        same_heads = all(self.value(arg).shape[1] == whole.shape[1] for arg in task.args[:3])
+        dim = 0 if whole.shape[0] >= self._pieces else 1
+        if whole.shape[dim] < self._pieces or (dim == 1 and not same_heads):
             return None
         tiles: list[Task] = []
-        for start, stop in self.ranges(heads):
-            tensors = (self.along(t, 1, whole, start, stop) for t in (query, key, value, mask))
-            results = (self.slice(self._result, 1, start, stop), *self.rooms(len(tiles)))
-            tiles.append(self.tile(len(tiles), tuple(tensors), results, {}))
+        for start, stop in self.ranges(whole.shape[dim]):
+            results = []
+            for v in task.writes:
+                value = self._edit.values[v]
+                if len(value.shape) > 1:
+                    results.append(self.slice(v, dim, start, stop))
+                else:
+                    name = f"{value.name}.{len(tiles)}"
+                    results.append(
+                        self._edit.add_root(name, Role.INTERMEDIATE, value.dtype, value.shape)
+                    )
+            args = tuple(self._part_of_heads(arg, dim, start, stop) for arg in task.args)
+            tiles.append(self.tile(len(tiles), args, tuple(results), {}))
         return tiles
+
+    def _part_of_heads(self, arg: Arg, dim: int, start: int, stop: int) -> Arg:
+        """Of a tensor (sequences, heads, …), or of a mask that is broadcast to one."""
+        if not isinstance(arg, Ref):
+            return arg
+        value = self.value(arg)
+        is_sum = len(value.shape) == 3 and arg is self._task.args[-2]
+        mine = dim if is_sum else dim - (4 - len(value.shape))
+        if mine < 0 or value.shape[mine] != self.result.shape[dim]:
+            return arg
+        return Ref(self.slice(arg.id, mine, start, stop))
 
     def by_batch(self) -> list[Task] | None:
         """PyTorch's own operators of attention: all that they read and write begins with the
@@ -481,6 +502,7 @@ _SPLITS: dict[str, Callable[[Tiles], list[Task] | None]] = {
     "nimble.resample": Tiles.resample,
     "nimble.scatter": Tiles.scatter,
     "nimble.attention": Tiles.attention,
+    "nimble.attention_gradient": Tiles.attention,
     "nimble.depthwise_gradient": Tiles.weight_gradient,
     "nimble.gradient_sums": Tiles.statistics,
     "nimble.mixing": Tiles.mixing,
