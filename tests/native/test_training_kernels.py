@@ -69,7 +69,7 @@ def test_gradient_sums(batch, channels, side, one, other, seed):
 def weights(draw, depthwise):
     batch, out = draw(st.integers(1, 3)), draw(st.integers(1, 40))
     inside = 1 if depthwise else draw(st.integers(1, 40))
-    sizes = [draw(st.integers(1, 8)) for _ in range(2)]
+    sizes = [draw(st.integers(1, 8) | st.sampled_from((13, 19))) for _ in range(2)]
     kernel = [draw(st.integers(1, 4)) for _ in range(2)]
     stride, dilation = ([draw(st.integers(1, 2)) for _ in range(2)] for _ in range(2))
     padding = [draw(st.integers(0, 2)) for _ in range(2)]

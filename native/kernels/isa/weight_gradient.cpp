@@ -1,17 +1,12 @@
 #include "../weight_gradient.h"
 
 #include "../../core/kernels.h"
-#include "vec.h"
+#include "outer.h"
 
 namespace nimble::NIMBLE_ISA {
 namespace {
 
-using Plan = WeightGradientPlan;
-
-constexpr int kRows = 6;                    // of a tile, each one element broadcast
-constexpr int kColumns = 16;                // of a tile: two vectors
-constexpr int kWide = 8 * kRows;            // rows that are copied together
-constexpr std::int64_t kPixels = 128;       // that are copied together
+constexpr std::int64_t kFar = 512;          // columns that are copied together
 constexpr std::int64_t kBlock = 256 << 10;  // bytes of pixels that stay in the cache
 
 // Pixels of two images that belong together: three nested loops.
@@ -71,20 +66,6 @@ struct Block {
   const float* b[kPixels];
 };
 
-// [pixel][kWidth] of `width` channels from the first one on; zeros beyond them, as far as tiles look.
-template <int kWidth>
-NIMBLE_INLINE void gather(float* to, const float* const* pixels, std::int64_t count,
-                          std::int64_t start, std::int64_t width) {
-  const std::int64_t seen = kWidth == kColumns ? kColumns : (width + kRows - 1) / kRows * kRows;
-  for (std::int64_t p = 0; p < count; ++p, to += kWidth) {
-    const float* from = pixels[p] + start;
-    std::int64_t v = 0;
-    for (; v + 8 <= width; v += 8) store(to + v, load(from + v));
-    if (v < width) store(to + v, load(from + v, width - v));
-    for (v = (width + 7) / 8 * 8; v < seen; v += 8) store(to + v, splat(0.0f));
-  }
-}
-
 // result[i][j] = sum over pixels of a[i] b[j], added to what is there unless this is the first.
 [[gnu::noinline]] void tile(const float* a, const float* b, std::int64_t pixels, float* result,
                             std::int64_t a_step, std::int64_t b_step, std::int64_t rows,
@@ -123,34 +104,30 @@ NIMBLE_INLINE void gather(float* to, const float* const* pixels, std::int64_t co
   }
 }
 
-// The outer product of `rows` elements of a and `columns` of b, summed over a block of pixels.
+// The outer product of `rows` elements of a and `columns` of b, summed over a block of pixels. What
+// is copied of b is used for all rows, what is copied of a stays in the innermost cache.
 void product(const Block& block, std::int64_t rows, std::int64_t columns, float* result,
              std::int64_t a_step, std::int64_t b_step, bool is_first) {
-  alignas(64) float a[kPixels * kWide], b[kPixels * kColumns];
-  for (std::int64_t i = 0; i < rows; i += kWide) {
-    const std::int64_t wide = least<std::int64_t>(kWide, rows - i);
-    gather<kWide>(a, block.a, block.count, i, wide);
-    for (std::int64_t j = 0; j < columns; j += kColumns) {
-      const std::int64_t width = least<std::int64_t>(kColumns, columns - j);
-      gather<kColumns>(b, block.b, block.count, j, width);
-      for (std::int64_t k = 0; k < wide; k += kRows) {
-        tile(a + k, b, block.count, result + (i + k) * a_step + j * b_step, a_step, b_step,
-             least<std::int64_t>(kRows, wide - k), width, is_first);
+  alignas(64) float a[kPixels * kWide], b[kPixels * kFar];
+  for (std::int64_t far = 0; far < columns; far += kFar) {
+    const std::int64_t end = least(far + kFar, columns);
+    for (std::int64_t j = far; j < end; j += kColumns) {
+      gather<kColumns>(b + (j - far) * kPixels, block.b, block.count, j,
+                       least<std::int64_t>(kColumns, end - j));
+    }
+    for (std::int64_t i = 0; i < rows; i += kWide) {
+      const std::int64_t wide = least<std::int64_t>(kWide, rows - i);
+      gather<kWide>(a, block.a, block.count, i, wide);
+      for (std::int64_t j = far; j < end; j += kColumns) {
+        const std::int64_t width = least<std::int64_t>(kColumns, end - j);
+        for (std::int64_t k = 0; k < wide; k += kRows) {
+          tile(a + k, b + (j - far) * kPixels, block.count,
+               result + (i + k) * a_step + j * b_step, a_step, b_step,
+               least<std::int64_t>(kRows, wide - k), width, is_first);
+        }
       }
     }
   }
-}
-
-// Positions [first, last) of the result, of [low, high), whose input at this tap lies inside.
-struct Range {
-  std::int64_t first, last;
-};
-Range inside(const Plan::Dimension& d, std::int64_t tap, std::int64_t low, std::int64_t high) {
-  const std::int64_t shift = tap * d.dilation - d.padding;  // input = position * stride + shift
-  const std::int64_t first = shift >= 0 ? 0 : (-shift + d.stride - 1) / d.stride;
-  const std::int64_t room = d.in - 1 - shift;
-  const std::int64_t last = room < 0 ? 0 : room / d.stride + 1;
-  return {most(low, first), least(high, last)};
 }
 
 // Calls `add(pixels, gradient, x, weights)` for every tap, with the pixels of rows [low, high) of
@@ -291,6 +268,7 @@ void weight_gradient(void* context) {
   const auto& call = *static_cast<const NativeCall*>(context);
   const auto& plan = *static_cast<const Plan*>(call.plan);
   if (is_patchy(plan)) return weight_gradient_by_patches(call, plan);
+  if (can_go_tap_by_tap(plan)) return weight_gradient_tap_by_tap(call, plan);
   // Vectors along the side that fills them.
   const bool along_in = plan.in >= kColumns || plan.in >= plan.out;
   each_tap(call, plan, 0, plan.n, 0, plan.h.out,
