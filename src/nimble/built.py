@@ -11,7 +11,7 @@ SUPPORTED = "2.13"
 
 
 def check() -> ModuleType:
-    """`nimble._aten`. ImportError, saying what to do, if the installed torch is not the right one."""
+    """`nimble._aten`, or ImportError that says what to do if torch is not the right one."""
     installed = torch.__version__
     if not installed.startswith(f"{SUPPORTED}."):
         raise ImportError(
