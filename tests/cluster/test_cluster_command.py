@@ -196,8 +196,21 @@ def test_in_a_comparison_the_others_run_all_the_same(tmp_path, monkeypatch):
         (["--mix", "mine"], "expected one of dally, philly"),
         (["--rules", "nowhere.yaml"], "nowhere.yaml: No such file"),
         (["--json", "no/such/folder/out.json"], "no file can be written there"),
-        (["--lease", "0"], "expected seconds above 0"),
-        (["--load", "-1"], "expected a number above 0"),
+        (["--lease", "0"], "--lease 0: expected a number above 0"),
+        (["--load", "-1"], "--load -1: expected a number above 0"),
+        (["--load", "nan"], "--load nan: expected a number above 0"),
+        (["--tenants", "0"], "--tenants 0: expected a number above 0"),
+        (["--jobs", "0"], "--jobs 0: expected a number above 0"),
+        (["--seed", "-1"], "--seed -1: expected 0 or more"),
+        (["--speedup", "0"], "--speedup 0: expected a number above 0"),
+        (["--mtbf", "-3"], "--mtbf -3: expected 0 or more"),
+        (["--repair", "0"], "--repair 0: expected a number above 0"),
+        (["--checkpoint-every", "-5"], "--checkpoint-every -5: expected 0 or more"),
+        (["--gpus-per-machine", "0"], "--gpus-per-machine 0: expected a number above 0"),
+        (["--warm-up", "0.7", "--cool-down", "0.4"], "expected shares below 1"),
+        (["--cluster", "99999x99999x8"], "9,999,800,001 machines"),
+        (["--cluster", "1x99999999999"], "at most 1,000,000 machines and 100,000,000 GPUs"),
+        (["--cluster", "1x1x1x1x1x1x1x1x1x8"], "8 or fewer"),
         (["--story", "5000"], "there are 40 jobs"),
     ],
 )
@@ -269,6 +282,19 @@ outages: [{machine: 1, at_s: 100, until_s: 200}]
 """
 
 
+def test_rules_are_of_tenants_there_are(tmp_path):
+    path = tmp_path / "rules.yaml"
+    path.write_text("quotas: {tenant0: 64, visoin: 64}")
+    words = ["simulate", *SMALL, "--policy", "fifo", "--tenants", 2, "--rules", path]
+    result = cluster(*words)
+    assert result.exit_code == 1
+    assert "quota for tenant 'visoin': the jobs' tenants are tenant0, tenant1" in " ".join(
+        result.output.split()
+    )
+    path.write_text("quotas: {tenant0: 64}")
+    assert cluster(*words).exit_code == 0
+
+
 def test_rules_are_read_from_a_file(tmp_path):
     from nimble.cluster import parse
     from nimble.cluster.rules_files import load_rules
@@ -288,6 +314,12 @@ def test_rules_are_read_from_a_file(tmp_path):
         ("limits: 3", "expected a mapping with some of"),
         ("drains: {machine: 1}", "expected a list"),
         ("a: [", "not YAML"),
+        ("quotas: {tenant0: 4}", "quota for tenant 'tenant0': no job has a tenant"),
+        ("reservations: [{tenant: a, machines: [0]}]", "reservation for tenant 'a': no job has"),
+        ("drains: [{machine: 0, start_s: 9, end_s: 3}]", "it ends at 3 s, before its start at 9 s"),
+        ("drains: [{machine: 0, start: 9}]", "unknown start in {'machine': 0, 'start': 9}"),
+        ("drains: [{machine: 4}]", "no machine 4; they are 0 to 3"),
+        ("drains: [{machine: true}]", "no machine True"),
     ):
         path.write_text(wrong)
         result = cluster("simulate", *SMALL, "--policy", "fifo", "--rules", path)

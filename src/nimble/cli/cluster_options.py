@@ -9,6 +9,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from nimble.cli.console import or_exit
 from nimble.cluster.network import Collective
 from nimble.cluster.setup import ARRIVALS, Setup
 
@@ -86,7 +87,8 @@ def takes_setup(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def called(**given: Any) -> None:
-        command(setup(**{name: given.pop(name) for name in shared}), **given)
+        made = {name: given.pop(name) for name in shared}
+        command(or_exit(lambda: setup(**made)), **given)
 
     hints = get_type_hints(setup, include_extras=True) | get_type_hints(
         command, include_extras=True

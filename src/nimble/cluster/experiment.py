@@ -105,8 +105,6 @@ def make_policy(setup: Setup) -> Policy:
     policy = load_policy(setup.policy)
     if setup.lease is None:
         return policy
-    if not setup.lease > 0:
-        raise InputError(f"lease {setup.lease:g}: expected seconds above 0")
     return load_policy(setup.policy, lease_s=setup.lease) if hasattr(policy, "lease_s") else policy
 
 
@@ -119,8 +117,6 @@ def workload(setup: Setup) -> tuple[Topology, Jobs, tuple[str, ...]]:
         gpus_per_machine=setup.gpus_per_machine,
     )
     alone = alone_on(topology, setup.collective)
-    if setup.load is not None and not setup.load > 0:
-        raise InputError(f"load {setup.load:g}: expected a number above 0")
     profiles = dict(bundled())
     if setup.profiles:
         profiles |= {profile.name: profile for profile in read_profiles(Path(setup.profiles))}
@@ -159,7 +155,7 @@ def options_of(setup: Setup, topology: Topology, jobs: Jobs) -> Options:
     rules = Rules()
     outages: tuple[Outage, ...] = ()
     if setup.rules:
-        rules, outages = load_rules(setup.rules, topology)
+        rules, outages = load_rules(setup.rules, topology, jobs.tenants)
     if setup.mtbf:
         alone = solo_by_job(
             jobs.profiles, jobs.model, jobs.gpus_max, alone_on(topology, setup.collective)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from itertools import product
+from math import inf
 from typing import Any, get_type_hints
 
 from nimble.cluster.network import Collective
@@ -49,6 +50,27 @@ class Setup:
     checkpoint_every: float = 0.0  # seconds; 0: only when preempted
     until: float = 0.0  # seconds; 0: to the end
     check: bool = False
+
+    def __post_init__(self) -> None:
+        for name in _ABOVE_ZERO:
+            value = getattr(self, name)
+            if value is not None and not 0 < value < inf:
+                raise InputError(f"{_flag(name)} {value:g}: expected a number above 0")
+        for name in _FROM_ZERO:
+            if not 0 <= getattr(self, name) < inf:
+                raise InputError(f"{_flag(name)} {getattr(self, name):g}: expected 0 or more")
+
+
+_ABOVE_ZERO = (
+    "oversubscription", "gpus_per_machine", "jobs", "load", "speedup", "tenants", "lease", "repair",
+)  # fmt: skip
+_FROM_ZERO = (
+    "seed", "checkpoint", "restart", "warm_up", "cool_down", "mtbf", "checkpoint_every", "until",
+)  # fmt: skip
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def varied(setup: Setup, asked: Iterable[str]) -> list[tuple[str, Setup]]:

@@ -17,6 +17,7 @@ from nimble.cluster.topology import (
     Machine,
     Tier,
     Topology,
+    check_size,
     grid,
     parse,
 )
@@ -192,6 +193,7 @@ def expand(names: str) -> list[str]:
         for piece in ranges.split(","):
             low, _, high = piece.partition("-")
             width = len(low) if low.startswith("0") else 0
+            check_size(f"{names[:40]!r}", int(high or low) - int(low), 0)
             for number in range(int(low), int(high or low) + 1):
                 out += [f"{head}{number:0{width}d}{rest}" for rest in expand(tail) or [""]]
     return out
