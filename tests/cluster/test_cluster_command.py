@@ -58,6 +58,87 @@ def test_a_trace_is_read_and_what_was_bad_in_it_is_said(tmp_path):
     assert found["queueing_s"] == pytest.approx(50 / 3, rel=0.02)
 
 
+def test_a_row_of_an_unknown_model_is_a_bad_row(tmp_path):
+    trace = tmp_path / "jobs.csv"
+    trace.write_text(
+        "submit_s,gpus,iterations,model\n0,1,30,resnet50\n1,1,30,gpt9\n2,x,30,vgg11\n3,1,30,vgg11\n"
+        "4,1,30,vgg11\n"
+    )
+    result = cluster("simulate", "--trace", trace, "--cluster", "1x4", "--policy", "fifo",
+                     "--json", tmp_path / "out.json")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "row 3: no profile for the model 'gpt9'" in result.output
+    assert figures(tmp_path / "out.json")["trace"] == {
+        "path": str(trace),
+        "rows": 5,
+        "jobs": 3,
+        "left_out": {},
+        "bad_rows": [
+            {"row": 3, "reason": "no profile for the model 'gpt9'"},
+            {"row": 4, "reason": "gpus is 'x'; expected a number"},
+        ],
+    }
+
+
+def test_ten_bad_rows_are_shown_and_all_are_written(tmp_path):
+    trace = tmp_path / "jobs.csv"
+    rows = [f"{i},{'1' if i % 2 else 'x'},60" for i in range(24)]
+    trace.write_text("\n".join(["submit_s,gpus,duration_s", *rows]))
+    result = cluster("simulate", "--trace", trace, "--cluster", "1x4", "--policy", "fifo",
+                     "--json", tmp_path / "out.json")  # fmt: skip
+    assert result.output.count("gpus is 'x'") == 10
+    assert "and 2 more" in result.output
+    bad = figures(tmp_path / "out.json")["trace"]["bad_rows"]
+    assert [row["row"] for row in bad] == list(range(2, 26, 2))
+
+
+def test_the_setup_says_what_was_run_and_nothing_else(tmp_path):
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("submit_s,gpus,duration_s\n0,1,60\n1,1,60\n")
+    words = ["simulate", "--policy", "fifo", "--json", tmp_path / "out.json"]
+    cluster(*words, "--cluster", "1x4", "--trace", trace)
+    setup = figures(tmp_path / "out.json")["setup"]
+    assert setup["trace"] == str(trace)
+    assert not setup.keys() & {"generate", "mix", "jobs", "tenants", "load"}
+    cluster(*words, "--cluster", "2x2x4", "--jobs", 20)
+    setup = figures(tmp_path / "out.json")["setup"]
+    assert (setup["generate"], setup["mix"], setup["jobs"], setup["load"]) == (
+        "poisson", "dally", 20, 0.8,
+    )  # fmt: skip
+    assert "trace" not in setup
+
+
+def test_a_trace_of_jobs_that_are_all_too_large_is_refused(tmp_path):
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("submit_s,gpus,duration_s\n0,8,60\n")
+    result = cluster("simulate", "--trace", trace, "--cluster", "1x4", "--policy", "fifo")
+    assert result.exit_code == 1
+    assert "no job of it fits into 4 GPUs" in result.output
+
+
+def test_a_run_that_is_stopped_says_so_and_counts_only_what_was(tmp_path):
+    trace = tmp_path / "jobs.csv"
+    trace.write_text(
+        "submit_s,gpus,iterations,model\n0,1,100,unit\n0,1,300,unit\n50,2,100,unit\n900,1,10,unit\n"
+    )
+    (tmp_path / "unit.json").write_text('[{"name": "unit", "compute_s": 1.0, "buckets": []}]')
+    result = cluster("simulate", "--trace", trace, "--cluster", "2", "--policy", "fifo", "--until",
+                     200, "--profiles", tmp_path / "unit.json", "--json", tmp_path / "out.json",
+                     "--html", tmp_path / "out.html")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    told = " ".join(result.output.split())
+    assert "stopped after 3.3 min: 1 of 4 jobs finished, 1 ran, 1 waited, 1 had not come" in told
+    assert "75.0 % until it was stopped" in told
+    found = figures(tmp_path / "out.json")
+    assert not found["complete"]
+    assert found["makespan_s"] is None
+    assert found["simulated_s"] == 200
+    # 100 and 200 s of 2 GPUs x 200 s; the wait of 150 s is of the three that had come.
+    assert found["utilisation"] == found["utilisation_submissions"] == 0.75
+    assert found["queueing_s"] == 50
+    assert (found["running"], found["waiting"], found["to_come"]) == (1, 1, 1)
+
+
 def test_speedup_brings_jobs_sooner(tmp_path):
     trace = tmp_path / "jobs.csv"
     trace.write_text("submit_s,gpus,duration_s\n0,1,100\n100,1,100\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
@@ -82,7 +82,7 @@ def _one(setup: Setup, stories: Sequence[int], json_file: Path | None, html: Pat
     _check(json_file, html)
     with err.status(f"simulating {setup.policy}"):
         outcome = run(setup, keep=bool(html or stories), rates=html is not None)
-    _say(outcome.notes)
+    _say([outcome])
     summary(outcome, out)
     for job in stories:
         assert outcome.result is not None
@@ -105,7 +105,7 @@ def _several(
         make_policy(setup)  # A wrong name is said before anything is run.
     running = _outcomes(cases, html is not None, processes)
     outcomes = list(track(running, "simulating", len(cases), console=err, transient=True))
-    _say(dict.fromkeys(note for outcome in outcomes for note in outcome.notes))
+    _say(outcomes)
     for made in tables(outcomes, out):
         out.print(made)
     if json_file is not None:
@@ -129,9 +129,10 @@ def _finish(outcomes: Sequence[Outcome], html: Path | None, title: str) -> None:
     if html is not None:
         html.write_text(page([outcome.shown() for outcome in outcomes], title), "utf-8")
         typer.echo(f"page written to {html}")
-    failed = [outcome.error for outcome in outcomes if outcome.error]
-    for error in failed:
-        err.print(f"[red]PolicyError[/red]: {escape(error)}", highlight=False, soft_wrap=True)
+    failed = [outcome for outcome in outcomes if outcome.error]
+    for one in failed:
+        told = f"[red]{one.fault}[/red]: {escape(one.error)}"
+        err.print(told, highlight=False, soft_wrap=True)
     if failed:
         raise typer.Exit(1)
 
@@ -140,8 +141,9 @@ def _write(path: Path, figures: dict[str, object]) -> None:
     path.write_text(json.dumps(figures, indent=1, allow_nan=False) + "\n", "utf-8")
 
 
-def _say(notes: Iterable[str]) -> None:
-    for note in notes:
+def _say(outcomes: Sequence[Outcome]) -> None:
+    """What was read of the traces, each once."""
+    for note in dict.fromkeys(one.report.text() for one in outcomes if one.report is not None):
         err.print(note, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
 from pathlib import Path
@@ -30,9 +30,9 @@ from nimble.cluster.setup import ARRIVALS, Setup
 from nimble.cluster.simulator import simulate
 from nimble.cluster.topology import Topology
 from nimble.cluster.topology_files import load_topology
-from nimble.cluster.traces import Trace, read_trace
+from nimble.cluster.traces import Trace, TraceReport, read_trace
 from nimble.cluster.work import alone_on, solo_by_job
-from nimble.errors import InputError, PolicyError
+from nimble.errors import InputError, SimulationError
 
 
 @dataclass(frozen=True)
@@ -43,15 +43,18 @@ class Outcome:
     setup: Setup
     metrics: dict[str, Any]
     run: dict[str, float]  # what depends on the machine
-    notes: tuple[str, ...] = ()
+    report: TraceReport | None = None  # of the trace, if there is one
     error: str = ""  # what stopped it, if something did
+    fault: str = ""  # the name of that error
     result: Result | None = None  # if it was kept
     reasons: tuple[tuple[str, str], ...] = ()  # words for the policy's own
 
     def as_json(self) -> dict[str, Any]:
         """Ready for `json`: the same for the same setup, but for `run`."""
-        setup = {name: value for name, value in asdict(self.setup).items() if value != ""}
-        return {**self.metrics, "error": self.error or None, "setup": setup, "run": self.run}
+        found = {**self.metrics, "error": self.error or None, "setup": self.setup.as_json()}
+        if self.report is not None:
+            found["trace"] = self.report.as_json()
+        return {**found, "run": self.run}
 
     def shown(self) -> Run:
         """For the page."""
@@ -68,16 +71,16 @@ def run(setup: Setup, label: str = "", *, keep: bool = False, rates: bool = Fals
     `keep` the result; `rates`: recorded, for the links' load over time.
     """
     policy = make_policy(setup)
-    topology, jobs, notes = workload(replace(setup, policy="", lease=None))
+    topology, jobs, report = workload(replace(setup, policy="", lease=None))
     options = replace(options_of(setup, topology, jobs), record_rates=rates)
     start = time.perf_counter()
-    error = ""
+    error = fault = ""
     try:
         result = simulate(topology, jobs, policy, options)
-    except PolicyError as failed:
+    except SimulationError as failed:
         if not isinstance(failed.result, Result):
             raise
-        result, error = failed.result, str(failed)
+        result, error, fault = failed.result, str(failed), type(failed).__name__
     wall_s = time.perf_counter() - start
     counted = None
     if setup.warm_up or setup.cool_down:
@@ -93,8 +96,9 @@ def run(setup: Setup, label: str = "", *, keep: bool = False, rates: bool = Fals
         setup,
         metrics(result, counted),
         cost,
-        notes,
+        report,
         error,
+        fault,
         result if keep else None,
         tuple(getattr(policy, "reasons", {}).items()),
     )
@@ -109,8 +113,8 @@ def make_policy(setup: Setup) -> Policy:
 
 
 @lru_cache(maxsize=2)
-def workload(setup: Setup) -> tuple[Topology, Jobs, tuple[str, ...]]:
-    """The cluster, the jobs that come, and what there is to be said about them."""
+def workload(setup: Setup) -> tuple[Topology, Jobs, TraceReport | None]:
+    """The cluster, the jobs that come, and what was read of the trace if there is one."""
     topology = load_topology(
         setup.cluster,
         oversubscription=setup.oversubscription,
@@ -120,10 +124,12 @@ def workload(setup: Setup) -> tuple[Topology, Jobs, tuple[str, ...]]:
     profiles = dict(bundled())
     if setup.profiles:
         profiles |= {profile.name: profile for profile in read_profiles(Path(setup.profiles))}
-    notes: list[str] = []
+    report: TraceReport | None = None
     if setup.trace:
-        trace = read(setup.trace, setup.format).within(topology.gpus)
-        notes.append(trace.report.text(3))
+        trace = read(setup.trace, setup.format).known(profiles).within(topology.gpus)
+        report = trace.report
+        if not trace.entries:
+            raise InputError(f"no job of it fits into {topology.gpus} GPUs\n{report.text()}")
         jobs = trace.jobs(
             alone, profiles, seed=setup.seed, checkpoint_s=setup.checkpoint,
             restart_s=setup.restart,
@@ -132,17 +138,17 @@ def workload(setup: Setup) -> tuple[Topology, Jobs, tuple[str, ...]]:
     else:
         if setup.generate not in ARRIVALS:
             raise InputError(f"--generate {setup.generate}: expected {', '.join(ARRIVALS)}")
-        load = None if setup.generate == "batch" else 0.8 if setup.load is None else setup.load
         if setup.generate == "batch" and setup.load is not None:
             raise InputError("--load: batch arrivals come at once, they have no load")
         jobs = generate(
-            find_mix(setup.mix), setup.jobs, alone, profiles, arrivals=setup.generate, load=load,
+            find_mix(setup.mix), setup.jobs, alone, profiles, arrivals=setup.generate,
+            load=setup.offered,
             cluster_gpus=topology.gpus, largest=topology.gpus, tenants=setup.tenants,
             checkpoint_s=setup.checkpoint, restart_s=setup.restart, seed=setup.seed,
         )  # fmt: skip
     if setup.speedup != 1:
         jobs = speed_up(jobs, setup.speedup)
-    return topology, jobs, tuple(notes)
+    return topology, jobs, report
 
 
 @lru_cache(maxsize=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from math import inf
 from typing import Any, get_type_hints
@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 from nimble.cluster.network import Collective
 from nimble.errors import InputError
 
+USUAL_LOAD = 0.8  # of made-up jobs
 ARRIVALS = ("poisson", "diurnal", "batch")
 
 
@@ -60,7 +61,23 @@ class Setup:
             if not 0 <= getattr(self, name) < inf:
                 raise InputError(f"{_flag(name)} {getattr(self, name):g}: expected 0 or more")
 
+    def as_json(self) -> dict[str, Any]:
+        """What counts of it: with a trace, nothing is made up."""
+        unused = MADE_UP if self.trace else ("trace", "format")
+        return {
+            name: value
+            for name, value in asdict(replace(self, load=self.offered)).items()
+            if name not in unused and value is not None and value != ""
+        }
 
+    @property
+    def offered(self) -> float | None:
+        """The load that arrivals are scaled to; None: as recorded, or all at once."""
+        made_up = not self.trace and self.generate != "batch"
+        return USUAL_LOAD if self.load is None and made_up else self.load
+
+
+MADE_UP = ("generate", "mix", "jobs", "tenants")
 _ABOVE_ZERO = (
     "oversubscription", "gpus_per_machine", "jobs", "load", "speedup", "tenants", "lease", "repair",
 )  # fmt: skip
