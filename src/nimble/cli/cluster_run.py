@@ -19,11 +19,16 @@ from nimble.cli.cluster_tables import summary, tables
 from nimble.cli.console import check_writable, err, or_exit, out
 from nimble.cluster.experiment import Outcome, make_policy, run
 from nimble.cluster.page import page
+from nimble.cluster.parameters import Given, parse, shared
 from nimble.cluster.policies import POLICIES
 from nimble.cluster.setup import Setup, varied
 from nimble.cluster.story import story
 
 Policy = Annotated[str, typer.Option(help="a name, or file.py:Class of your own")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="a parameter of the policy: --set lease=300"),
+]
 Json = Annotated[Path | None, typer.Option("--json", help="write the figures")]
 Html = Annotated[Path | None, typer.Option(help="write a page to look at")]
 Processes = Annotated[int, typer.Option(help="runs at the same time")]
@@ -33,6 +38,7 @@ Processes = Annotated[int, typer.Option(help="runs at the same time")]
 def simulate(
     setup: Setup,
     policy: Policy = "dally",
+    parameters: Set = None,
     story_of: Annotated[
         list[int] | None, typer.Option("--story", metavar="JOB", help="tell a job's story")
     ] = None,
@@ -40,8 +46,12 @@ def simulate(
     html: Html = None,
 ) -> None:
     """Run jobs under one policy. Exits with 1 if the policy fails; what came before is kept."""
-    setup = replace(setup, policy=policy)
-    or_exit(lambda: _one(setup, story_of or [], json_file, html))
+    or_exit(
+        lambda: _one(
+            replace(setup, policy=policy, parameters=_given(parameters)), story_of or [],
+            json_file, html,
+        )
+    )  # fmt: skip
 
 
 @takes_setup
@@ -50,13 +60,18 @@ def compare(
     policies: Annotated[
         str, typer.Option(help="names or file.py:Class, separated by commas; or all")
     ] = "all",
+    parameters: Set = None,
     json_file: Json = None,
     html: Html = None,
     processes: Processes = 1,
 ) -> None:
-    """Run the same jobs under several policies. Exits with 1 if one of them fails."""
+    """Run the same jobs under several policies. Exits with 1 if one of them fails.
+
+    A parameter that is set (--set) goes to the policies that have it.
+    """
     names = list(POLICIES) if policies == "all" else _listed(policies)
-    cases = [(name, replace(setup, policy=name)) for name in names]
+    own = or_exit(lambda: shared(names, _given(parameters)))
+    cases = [(name, replace(setup, policy=name, parameters=own[name])) for name in names]
     title = f"{len(names)} policies on {setup.cluster}"
     or_exit(lambda: _several(cases, json_file, html, processes, title))
 
@@ -65,22 +80,30 @@ def compare(
 def sweep(
     setup: Setup,
     vary: Annotated[
-        list[str], typer.Option(help="name=value,value,... of any option; combinations of several")
+        list[str],
+        typer.Option(
+            metavar="NAME=VALUE,VALUE",
+            help="any option, or a parameter of the policy: policy.lease=300,600; combinations of "
+            "several",
+        ),
     ],
     policy: Policy = "dally",
+    parameters: Set = None,
     json_file: Json = None,
     html: Html = None,
     processes: Processes = 1,
 ) -> None:
     """Run with parameters varied: --vary load=0.5,0.7,0.9 --vary policy=fifo,dally."""
-    cases = or_exit(lambda: varied(replace(setup, policy=policy), vary))
+    cases = or_exit(
+        lambda: varied(replace(setup, policy=policy, parameters=_given(parameters)), vary)
+    )
     title = f"{'; '.join(vary)} on {setup.cluster}"
     or_exit(lambda: _several(cases, json_file, html, processes, title))
 
 
 def _one(setup: Setup, stories: Sequence[int], json_file: Path | None, html: Path | None) -> None:
     _check(json_file, html)
-    with err.status(f"simulating {setup.policy}"):
+    with err.status(f"simulating {setup.called}"):
         outcome = run(setup, keep=bool(html or stories), rates=html is not None)
     _say([outcome])
     summary(outcome, out)
@@ -90,7 +113,7 @@ def _one(setup: Setup, stories: Sequence[int], json_file: Path | None, html: Pat
         out.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
     if json_file is not None:
         _write(json_file, outcome.as_json())
-    _finish([outcome], html, f"{setup.policy} on {setup.cluster}")
+    _finish([outcome], html, f"{setup.called} on {setup.cluster}")
 
 
 def _several(
@@ -145,6 +168,10 @@ def _say(outcomes: Sequence[Outcome]) -> None:
     """What was read of the traces, each once."""
     for note in dict.fromkeys(one.report.text() for one in outcomes if one.report is not None):
         err.print(note, markup=False, highlight=False, soft_wrap=True)
+
+
+def _given(texts: Sequence[str] | None) -> Given:
+    return tuple(map(parse, texts or ()))
 
 
 def _listed(text: str) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import resource
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import inf
 from pathlib import Path
@@ -19,7 +20,7 @@ from nimble.cluster.metrics import metrics
 from nimble.cluster.mixes import find_mix
 from nimble.cluster.outages import random_outages
 from nimble.cluster.page.contents import Run
-from nimble.cluster.policies.own import load_policy
+from nimble.cluster.parameters import known, make
 from nimble.cluster.policy import Policy
 from nimble.cluster.profile import read_profiles
 from nimble.cluster.profiles import bundled
@@ -48,10 +49,12 @@ class Outcome:
     fault: str = ""  # the name of that error
     result: Result | None = None  # if it was kept
     reasons: tuple[tuple[str, str], ...] = ()  # words for the policy's own
+    parameters: Mapping[str, Any] = field(default_factory=dict)  # of the policy, all of them
 
     def as_json(self) -> dict[str, Any]:
         """Ready for `json`: the same for the same setup, but for `run`."""
-        found = {**self.metrics, "error": self.error or None, "setup": self.setup.as_json()}
+        setup = self.setup.as_json() | {"parameters": _jsonable(self.parameters)}
+        found = {**self.metrics, "error": self.error or None, "setup": setup}
         if self.report is not None:
             found["trace"] = self.report.as_json()
         return {**found, "run": self.run}
@@ -70,8 +73,8 @@ def run(setup: Setup, label: str = "", *, keep: bool = False, rates: bool = Fals
 
     `keep` the result; `rates`: recorded, for the links' load over time.
     """
-    policy = make_policy(setup)
-    topology, jobs, report = workload(replace(setup, policy="", lease=None))
+    policy, parameters = make_policy(setup)
+    topology, jobs, report = workload(replace(setup, policy="", lease=None, parameters=()))
     options = replace(options_of(setup, topology, jobs), record_rates=rates)
     start = time.perf_counter()
     error = fault = ""
@@ -92,7 +95,7 @@ def run(setup: Setup, label: str = "", *, keep: bool = False, rates: bool = Fals
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
     return Outcome(
-        label or setup.policy,
+        label or setup.called,
         setup,
         metrics(result, counted),
         cost,
@@ -101,15 +104,21 @@ def run(setup: Setup, label: str = "", *, keep: bool = False, rates: bool = Fals
         fault,
         result if keep else None,
         tuple(getattr(policy, "reasons", {}).items()),
+        parameters,
     )
 
 
-def make_policy(setup: Setup) -> Policy:
-    """The setup's policy; with leases of the length it says, if the policy has leases."""
-    policy = load_policy(setup.policy)
-    if setup.lease is None:
-        return policy
-    return load_policy(setup.policy, lease_s=setup.lease) if hasattr(policy, "lease_s") else policy
+def make_policy(setup: Setup) -> tuple[Policy, dict[str, Any]]:
+    """The setup's policy and its parameters; with the lease it says, if the policy has leases."""
+    given = setup.parameters
+    if setup.lease is not None and "lease_s" in known(setup.policy):
+        given = (("lease_s", setup.lease), *given)
+    return make(setup.policy, given)
+
+
+def _jsonable(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    kinds = (str, bool, int, float, tuple, list, type(None))
+    return {k: v if isinstance(v, kinds) else repr(v) for k, v in parameters.items()}
 
 
 @lru_cache(maxsize=2)

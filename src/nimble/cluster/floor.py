@@ -24,7 +24,7 @@ from nimble.cluster.rules import Rules
 from nimble.cluster.state import JobState, Writable, become
 from nimble.cluster.topology import Placement, Topology
 from nimble.cluster.view import View
-from nimble.errors import PolicyError
+from nimble.errors import InputError, PolicyError
 
 
 class Floor:
@@ -39,6 +39,9 @@ class Floor:
         self.policy = policy
         self.name = str(getattr(policy, "name", type(policy).__name__))
         self.options = options
+        lease_s = getattr(policy, "lease_s", inf)
+        if not lease_s > 0:
+            raise InputError(f"policy {self.name!r}: leases of {lease_s:g} s; expected more than 0")
         check_quotas(options.rules, jobs)
         # Only where there are rules: most runs have none.
         self.keeper = Keeper(topology, options.rules) if options.rules != Rules() else None
@@ -49,7 +52,7 @@ class Floor:
             rules=options.rules,
             keeper=self.keeper,
             collective=options.collective,
-            lease_s=getattr(policy, "lease_s", inf),
+            lease_s=lease_s,
             tick_s=getattr(policy, "tick_s", 0.0),
         )
         # The same dicts that the view shows.

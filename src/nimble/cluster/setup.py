@@ -9,6 +9,7 @@ from math import inf
 from typing import Any, get_type_hints
 
 from nimble.cluster.network import Collective
+from nimble.cluster.parameters import Given, several
 from nimble.errors import InputError
 
 USUAL_LOAD = 0.8  # of made-up jobs
@@ -42,6 +43,7 @@ class Setup:
     # Who decides: a name, or file.py:Class; the length of its leases in seconds.
     policy: str = "dally"
     lease: float | None = None
+    parameters: Given = ()  # of the policy: (name, value), ...
     # How it goes on.
     contention: bool = True
     collective: Collective = Collective.RING
@@ -63,12 +65,18 @@ class Setup:
 
     def as_json(self) -> dict[str, Any]:
         """What counts of it: with a trace, nothing is made up."""
-        unused = MADE_UP if self.trace else ("trace", "format")
+        unused = (*(MADE_UP if self.trace else ("trace", "format")), "lease", "parameters")
         return {
             name: value
             for name, value in asdict(replace(self, load=self.offered)).items()
             if name not in unused and value is not None and value != ""
         }
+
+    @property
+    def called(self) -> str:
+        """The policy, with the parameters that were given."""
+        given = ", ".join(f"{name}={value}" for name, value in self.parameters)
+        return f"{self.policy} ({given})" if given else self.policy
 
     @property
     def offered(self) -> float | None:
@@ -90,6 +98,9 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
+_OF_POLICY = "policy."
+
+
 def varied(setup: Setup, asked: Iterable[str]) -> list[tuple[str, Setup]]:
     """Every combination of "name=value,value,...", with a label.
 
@@ -103,13 +114,17 @@ def varied(setup: Setup, asked: Iterable[str]) -> list[tuple[str, Setup]]:
     for values in product(*(axis for _, axis in axes)):
         chosen = {name: value for (name, _), value in zip(axes, values, strict=True)}
         parts = [_said(name, value) for name, value in chosen.items()]
-        found.append((", ".join(parts), replace(setup, **chosen)))
+        own = {name: chosen.pop(name) for name in list(chosen) if name.startswith(_OF_POLICY)}
+        parameters = tuple((name.removeprefix(_OF_POLICY), value) for name, value in own.items())
+        made = replace(setup, parameters=setup.parameters + parameters, **chosen)
+        found.append((", ".join(parts), made))
     return found
 
 
 def _said(name: str, value: Any) -> str:
     if name in ("policy", "cluster"):
         return str(value)
+    name = name.removeprefix(_OF_POLICY)
     if isinstance(value, bool):
         return name if value else f"no {name}"
     return f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
@@ -118,10 +133,13 @@ def _said(name: str, value: Any) -> str:
 def _axis(text: str) -> tuple[str, list[Any]]:
     name, equals, values = text.partition("=")
     name = name.strip().replace("-", "_")
-    known = [field.name for field in fields(Setup)]
+    if equals and name.removeprefix(_OF_POLICY) != name:
+        return name, several(values)
+    known = [field.name for field in fields(Setup) if field.name != "parameters"]
     if not equals or name not in known:
         raise InputError(
-            f"--vary {text}: expected name=value,value with a name of {', '.join(known)}"
+            f"--vary {text}: expected name=value,value with a name of {', '.join(known)}, or a "
+            "parameter of the policy, such as policy.lease=300,600"
         )
     kind = get_type_hints(Setup)[name]
     return name, [_value(name, kind, item.strip()) for item in values.split(",") if item.strip()]
