@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -237,7 +238,24 @@ class Twice(Fifo):
         return [action._replace(placement=((0, 1),)) for action in actions], memory, wake_at
 
 
-@pytest.mark.parametrize(("policy", "said"), [(Raises, "out of ideas"), (Twice, "booked twice")])
+class Never(Fifo):
+    """Starts the first nine jobs and then nobody."""
+
+    name = "never"
+
+    def decide(self, view, memory, now):
+        actions, memory, wake_at = super().decide(view, memory, now)
+        return [action for action in actions if action.job < 9], memory, wake_at
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (Raises, "out of ideas"),
+        (Twice, "booked twice"),
+        (Never, "left 11 jobs waiting for ever, the first of them job 9 (job9)"),
+    ],
+)
 def test_what_came_before_a_policy_went_wrong_is_kept(tmp_path, monkeypatch, policy, said):
     monkeypatch.setitem(POLICIES, policy.name, policy)
     trace = tmp_path / "jobs.csv"
@@ -252,7 +270,20 @@ def test_what_came_before_a_policy_went_wrong_is_kept(tmp_path, monkeypatch, pol
     assert said in found["error"]
     assert not found["complete"]
     assert (tmp_path / "out.html").exists()
-    assert found["finished"] == (8 if policy is Raises else 0)
+    assert found["finished"] == {Raises: 8, Twice: 0, Never: 9}[policy]
+    assert found["running"] + found["waiting"] + found["to_come"] == 20 - found["finished"]
+    assert found["makespan_s"] is None
+    assert re.search(r"policy '\w+' at [\d.]+ s, after the \w+", found["error"])
+
+
+def test_rules_that_shut_jobs_out_end_the_run_and_are_named(tmp_path):
+    (tmp_path / "rules.yaml").write_text("drains: [{machine: network, start_s: 1000}]")
+    result = cluster("simulate", *SMALL, "--policy", "fifo", "--rules", tmp_path / "rules.yaml",
+                     "--json", tmp_path / "out.json")  # fmt: skip
+    assert result.exit_code == 1
+    assert "RulesError: at" in " ".join(result.output.split())
+    assert "PolicyError" not in result.output
+    assert "leave it 0 of 16" in figures(tmp_path / "out.json")["error"]
 
 
 def test_in_a_comparison_the_others_run_all_the_same(tmp_path, monkeypatch):
