@@ -159,6 +159,34 @@ def test_a_trace_may_name_models_of_a_file(tmp_path):
     assert figures(tmp_path / "out.json")["makespan_s"] == 60
 
 
+def test_models_without_a_speed_on_a_kind_of_gpu_are_named(tmp_path):
+    (tmp_path / "c.yaml").write_text("shape: 2x2x4\nkinds: [v100, k80]")
+    (tmp_path / "mine.json").write_text(
+        '[{"name": "slow", "compute_s": 1.0, "buckets": [], "speeds": {"k80": 0.25, "v100": 1}},'
+        ' {"name": "unsaid", "compute_s": 1.0, "buckets": [], "speeds": {"v100": 1}}]'
+    )
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("submit_s,gpus,iterations,model\n0,4,30,slow\n0,4,30,unsaid\n")
+    result = cluster(
+        "simulate",
+        "--cluster",
+        tmp_path / "c.yaml",
+        "--trace",
+        trace,
+        "--profiles",
+        tmp_path / "mine.json",
+        "--policy",
+        "fifo",
+        "--json",
+        tmp_path / "out.json",
+    )
+    assert result.exit_code == 0, result.output
+    (note,) = figures(tmp_path / "out.json")["notes"]
+    assert note.startswith("on k80 these run as fast as on their reference GPU")
+    assert note.endswith(": unsaid")
+    assert note in " ".join(result.output.split())
+
+
 def test_compare_runs_the_same_jobs_under_each_policy(tmp_path, monkeypatch):
     monkeypatch.setitem(POLICIES, "strict", lambda: named(Fifo(backfill=False), "strict"))
     result = cluster("compare", *SMALL, "--policies", "fifo,strict", "--json", tmp_path / "c.json",

@@ -24,14 +24,16 @@ from nimble.cluster.policies import POLICIES
 from nimble.cluster.setup import Setup, varied
 from nimble.cluster.story import story
 
-Policy = Annotated[str, typer.Option(help="a name, or file.py:Class of your own")]
+Policy = Annotated[
+    str, typer.Option(help=f"one of {', '.join(POLICIES)}; or file.py:Class of your own")
+]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="a parameter of the policy: --set lease=300"),
 ]
 Json = Annotated[Path | None, typer.Option("--json", help="write the figures")]
 Html = Annotated[Path | None, typer.Option(help="write a page to look at")]
-Processes = Annotated[int, typer.Option(help="runs at the same time")]
+Processes = Annotated[int, typer.Option(help="runs at the same time", min=1)]
 
 
 @takes_setup
@@ -165,8 +167,9 @@ def _write(path: Path, figures: dict[str, object]) -> None:
 
 
 def _say(outcomes: Sequence[Outcome]) -> None:
-    """What was read of the traces, each once."""
-    for note in dict.fromkeys(one.report.text() for one in outcomes if one.report is not None):
+    """What was read of the traces, and what else there is to say, each once."""
+    read = [one.report.text() for one in outcomes if one.report is not None]
+    for note in dict.fromkeys([*read, *(note for one in outcomes for note in one.notes)]):
         err.print(note, markup=False, highlight=False, soft_wrap=True)
 
 

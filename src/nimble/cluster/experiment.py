@@ -45,6 +45,7 @@ class Outcome:
     metrics: dict[str, Any]
     run: dict[str, float]  # what depends on the machine
     report: TraceReport | None = None  # of the trace, if there is one
+    notes: tuple[str, ...] = ()  # what else there is to be said
     error: str = ""  # what stopped it, if something did
     fault: str = ""  # the name of that error
     result: Result | None = None  # if it was kept
@@ -54,7 +55,12 @@ class Outcome:
     def as_json(self) -> dict[str, Any]:
         """Ready for `json`: the same for the same setup, but for `run`."""
         setup = self.setup.as_json() | {"parameters": _jsonable(self.parameters)}
-        found = {**self.metrics, "error": self.error or None, "setup": setup}
+        found = {
+            **self.metrics,
+            "notes": list(self.notes),
+            "error": self.error or None,
+            "setup": setup,
+        }
         if self.report is not None:
             found["trace"] = self.report.as_json()
         return {**found, "run": self.run}
@@ -100,12 +106,26 @@ def run(setup: Setup, label: str = "", *, keep: bool = False, rates: bool = Fals
         metrics(result, counted),
         cost,
         report,
+        _of_kinds(topology, jobs),
         error,
         fault,
         result if keep else None,
         tuple(getattr(policy, "reasons", {}).items()),
         parameters,
     )
+
+
+def _of_kinds(topology: Topology, jobs: Jobs) -> tuple[str, ...]:
+    """Which models have no speed of their own on GPUs that are there."""
+    found = []
+    for kind in sorted({machine.kind for machine in topology.machines} - {""}):
+        names = [p.name for p in jobs.profiles if kind not in dict(p.speeds)]
+        if names:
+            found.append(
+                f"on {kind} these run as fast as on their reference GPU, their profiles do not say "
+                f"otherwise: {', '.join(sorted(names))}"
+            )
+    return tuple(found)
 
 
 def make_policy(setup: Setup) -> tuple[Policy, dict[str, Any]]:

@@ -207,7 +207,7 @@ def check_size(what: str, machines: int, gpus: int) -> None:
         )
 
 
-def parse(text: str, *, oversubscription: float = 1.0) -> Topology:
+def parse(text: str, *, oversubscription: float = 1.0, kinds: Sequence[str] = ()) -> Topology:
     """A cluster from "16x16x8": racks x machines x GPUs; "4x8" has no racks, "8" one machine."""
     try:
         shape = [int(part) for part in text.lower().split("x")]
@@ -215,7 +215,7 @@ def parse(text: str, *, oversubscription: float = 1.0) -> Topology:
         raise InputError(
             f"cluster {text!r}: expected racks x machines x GPUs, such as 16x16x8"
         ) from None
-    return grid(shape, oversubscription=oversubscription)
+    return grid(shape, oversubscription=oversubscription, kinds=kinds)
 
 
 def check(topology: Topology) -> None:
@@ -244,6 +244,12 @@ def check(topology: Topology) -> None:
     ):
         if high - low != size:
             raise InputError(f"the machines of {name} are not numbered one after the other")
+    for tier in topology.tiers:
+        if not (tier.bandwidth > 0 and 0 <= tier.latency_s < inf):
+            raise InputError(
+                f"tier {tier.name} has a bandwidth of {tier.bandwidth} bytes/s and a latency of "
+                f"{tier.latency_s} s"
+            )
     for link, capacity in enumerate(topology.capacity):
         if not (capacity > 0 and isfinite(capacity)):
             raise InputError(f"the link of {topology.names[link]} has a bandwidth of {capacity}")
