@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from typer.testing import CliRunner
+from as_a_user import SMALL, cluster
 
-from nimble.cli.main import app
 from nimble.cluster.parameters import known, make, shared
 from nimble.cluster.policies import POLICIES
 from nimble.cluster.setup import Setup, varied
 from nimble.errors import InputError
 
-SMALL = ["--cluster", "2x2x4", "--jobs", "20", "--load", "1.2", "--seed", "3"]
 OWN = """
 class Mine:
     name = "mine"
@@ -27,10 +25,6 @@ class Mine:
     def decide(self, view, memory, now):
         raise RuntimeError(repr(self.given))
 """
-
-
-def cluster(*words):
-    return CliRunner().invoke(app, ["cluster", *map(str, words)])
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))

@@ -23,6 +23,7 @@ from nimble.cluster.parameters import Given, parse, shared
 from nimble.cluster.policies import POLICIES
 from nimble.cluster.setup import Setup, varied
 from nimble.cluster.story import story
+from nimble.errors import InputError
 
 Policy = Annotated[
     str, typer.Option(help=f"one of {', '.join(POLICIES)}; or file.py:Class of your own")
@@ -72,7 +73,7 @@ def compare(
     A parameter that is set (--set) goes to the policies that have it.
     """
     names = list(POLICIES) if policies == "all" else _listed(policies)
-    own = or_exit(lambda: shared(names, _given(parameters)))
+    own = or_exit(lambda: shared(_some(names, policies), _given(parameters)))
     cases = [(name, replace(setup, policy=name, parameters=own[name])) for name in names]
     title = f"{len(names)} policies on {setup.cluster}"
     or_exit(lambda: _several(cases, json_file, html, processes, title))
@@ -171,6 +172,12 @@ def _say(outcomes: Sequence[Outcome]) -> None:
     read = [one.report.text() for one in outcomes if one.report is not None]
     for note in dict.fromkeys([*read, *(note for one in outcomes for note in one.notes)]):
         err.print(note, markup=False, highlight=False, soft_wrap=True)
+
+
+def _some(names: list[str], said: str) -> list[str]:
+    if not names:
+        raise InputError(f"--policies {said}: expected names separated by commas, or all")
+    return names
 
 
 def _given(texts: Sequence[str] | None) -> Given:

@@ -95,7 +95,7 @@ def _outcome(m: dict[str, Any]) -> str:
 def summary(outcome: Outcome, console: Console) -> None:
     """One run, a line for each thing."""
     m, cost = outcome.metrics, outcome.run
-    where = f"{escape(m['cluster'])} ({m['gpus']:,} GPUs)"
+    where = f"{escape(m['cluster'])} ({m['gpus']:,} GPU{'s' * (m['gpus'] > 1)})"
     console.print(
         f"[bold]{escape(outcome.label)}[/bold] on {where}: {_outcome(m)}",
         highlight=False,

@@ -110,6 +110,12 @@ def varied(setup: Setup, asked: Iterable[str]) -> list[tuple[str, Setup]]:
     axes = [_axis(text) for text in asked]
     if not axes:
         raise InputError("nothing to vary; expected --vary name=value,value, such as load=0.5,0.9")
+    names = [name for name, _ in axes]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(f"--vary {', '.join(twice)} is given twice; put all values into one")
+    for name, axis in axes:
+        if not axis:
+            raise InputError(f"--vary {name}=: no values; expected {name}=value,value")
     found = []
     for values in product(*(axis for _, axis in axes)):
         chosen = {name: value for (name, _), value in zip(axes, values, strict=True)}
