@@ -124,4 +124,7 @@ def summary(outcome: Outcome, console: Console) -> None:
         ("simulated in", f"{cost['wall_s']:.2f} s: {speed}, {cost['peak_mb']:.0f} MB"),
     ):
         made.add_row(name, text)
+        if name == "placements" and m["machine_failures"]:
+            lost = f"jobs went back to a checkpoint {m['failures']:,} times"
+            made.add_row("failures", f"{m['machine_failures']:,} of machines; {lost}")
     console.print(made)

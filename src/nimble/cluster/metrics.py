@@ -34,6 +34,8 @@ def metrics(result: Result, counted: range | None = None) -> dict[str, Any]:
     end = float(finished.max()) if result.complete and len(finished) else result.end_s
     last = min(end, float(result.submit_s.max())) if jobs else 0.0
     held, _ = spans(result.record)
+    columns = result.record.columns()
+    what = columns.what[columns.at_s <= end]
     gpus = result.topology.gpus
     ratio = jct / result.ideal_s[part][ended]
     return {
@@ -64,6 +66,9 @@ def metrics(result: Result, counted: range | None = None) -> dict[str, Any]:
             zip((tier.name for tier in result.topology.tiers), result.placements, strict=True)
         ),
         "preemptions": int(result.preemptions.sum()),
+        # Times that a machine went down, and that a job lost one and went back to a checkpoint.
+        "machine_failures": int(np.sum(what == What.DOWN)),
+        "failures": int(np.sum(what == What.FAIL)),
         "peak_queue": result.peak_queue,
         "shared_link_s": result.shared_link_s,
         "contended_s": result.contended_s,
