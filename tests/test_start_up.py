@@ -74,6 +74,7 @@ def test_every_public_name_is_there_and_listed():
         "assert set(nimble.__all__) <= set(dir(nimble))\n"
         "for name in nimble.__all__: assert callable(getattr(nimble, name)), name"
     )
+    python("import nimble\nnimble.errors.CaptureError, nimble.cluster.simulate, nimble.zoo.names")
     with pytest.raises(AttributeError, match="no attribute 'compiel'"):
         nimble.compiel  # noqa: B018
 

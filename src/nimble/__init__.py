@@ -45,6 +45,12 @@ def __getattr__(name: str) -> Any:
         return found
     if name == "_aten":  # Whoever needs it asks here first: it loads only with the right torch.
         return import_module("nimble.built").check()
+    if not name.startswith("_"):  # nimble.errors, nimble.cluster, ...
+        try:
+            return import_module(f"nimble.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"nimble.{name}":
+                raise
     raise AttributeError(f"module 'nimble' has no attribute {name!r}")
 
 
