@@ -1,5 +1,5 @@
 """`python -m nimble`."""
 
-from nimble.cli.main import app
+from nimble.cli.entry import main
 
-app(prog_name="nimble")
+main()

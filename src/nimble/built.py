@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from types import ModuleType
+
 import torch
 
 SUPPORTED = "2.13"
 
 
-def check() -> None:
-    """Raise ImportError, saying what to do, if the installed torch is not the right one."""
+def check() -> ModuleType:
+    """`nimble._aten`, or ImportError that says what to do if torch is not the right one."""
     installed = torch.__version__
     if not installed.startswith(f"{SUPPORTED}."):
         raise ImportError(
@@ -16,7 +19,7 @@ def check() -> None:
             f"Install the right one: pip install 'torch=={SUPPORTED}.0'"
         )
     try:
-        from nimble import _aten
+        _aten = import_module("nimble._aten")
     except ImportError as error:
         raise ImportError(
             f"nimble._aten does not load with torch {installed} ({error}). It must be compiled "
@@ -29,6 +32,7 @@ def check() -> None:
             "installed. Either install the torch it was built against, or build Nimble again: "
             "pip install --force-reinstall --no-deps --no-build-isolation . in its source folder"
         )
+    return _aten
 
 
 def _release(version: str) -> str:

@@ -53,15 +53,20 @@ class TraceError(NimbleError):
     """A trace, profile or topology file cannot be read."""
 
 
-class PolicyError(NimbleError):
-    """A policy raised, asked for what cannot be done, or left jobs waiting for ever.
-
-    `result` holds what had happened up to there.
-    """
+class SimulationError(NimbleError):
+    """A simulation cannot go on. `result` holds what had happened up to there."""
 
     def __init__(self, message: str, result: object = None) -> None:
         super().__init__(message)
         self.result = result
+
+
+class PolicyError(SimulationError):
+    """A policy raised, asked for what cannot be done, or left jobs waiting for ever."""
+
+
+class RulesError(SimulationError):
+    """Reservations, drains or outages leave jobs waiting for ever, whatever the policy does."""
 
 
 class InvariantError(NimbleError):

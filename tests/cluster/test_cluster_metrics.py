@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from nimble.cluster import Job, Options, Profile, parse, simulate
+from nimble.cluster import Job, Options, Outage, Profile, parse, simulate
 from nimble.cluster.metrics import jain, metrics
 from nimble.cluster.policies.fifo import Fifo
 from nimble.cluster.spans import averaged, spans, within
@@ -95,3 +95,24 @@ def test_spans_add_up_to_what_the_jobs_held_and_waited():
     assert within(held, 0, result.end_s) == pytest.approx(result.gpu_s.sum())
     waited = np.bincount(waits.job, waits.end_s - waits.start_s, len(jobs))
     assert waited == pytest.approx(result.waited_s)
+
+
+def test_failures_are_counted_until_the_last_job_has_ended():
+    outages = (Outage(0, 40.0, 50.0), Outage(1, 60.0, 70.0), Outage(0, 9000.0, 9001.0))
+    result = simulate(parse("2x1"), [job(0, 0, 100)], Fifo(), Options(outages=outages))
+    found = metrics(result)
+    assert (found["machine_failures"], found["failures"]) == (2, 2)
+    assert found["finished"] == 1
+
+
+def test_a_stopped_run_says_what_was_left():
+    jobs = [job(0, 0, 10), job(1, 0, 100), job(2, 0, 100, gpus=2), job(3, 500, 10)]
+    found = metrics(simulate(parse("2"), jobs, Fifo(), Options(until_s=50)))
+    assert (found["finished"], found["running"], found["waiting"], found["to_come"]) == (1, 1, 1, 1)
+    assert found["makespan_s"] is None
+    assert found["simulated_s"] == 50
+    assert found["utilisation"] == found["utilisation_submissions"] == (10 + 50) / 100
+    assert found["queueing_s"] == pytest.approx(50 / 3)  # of the three that had come
+    whole = metrics(simulate(parse("2"), jobs, Fifo()))
+    assert (whole["running"], whole["waiting"], whole["to_come"]) == (0, 0, 0)
+    assert whole["simulated_s"] == whole["makespan_s"] == 510

@@ -2,6 +2,9 @@
 
 import json
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -158,3 +161,34 @@ def test_rounding_keeps_whole_numbers_and_four_figures():
     assert found[0] == 82247
     assert np.isnan(found[3])
     assert found[[1, 2, 4]] == pytest.approx(values[[1, 2, 4]], rel=3e-4)
+
+
+LAYOUT = """
+const GUTTER = 92, css = () => '', drawn = [];
+const pen = { fillText: (text, x, y) => drawn.push(y) };
+%s
+const tier = [...Array(16).fill(1), ...Array(233).fill(0)], d = { links: { names: tier, tier } };
+const rows = layLinks(d, 'place', 420), name = nameRows(pen);
+for (let row = 0; row < 249; row++) name(`m${row}`, (rows.top(row) + rows.top(row + 1)) / 2);
+const found = [];
+for (let y = 0.5; y < 420; y++) found.push([y, rows.top(rows.at(y)), rows.top(rows.at(y) + 1)]);
+console.log(JSON.stringify({ drawn, found, racks: rows.top(16) }));
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node runs the page's scripts")
+def test_names_beside_a_picture_do_not_overlap_and_racks_keep_theirs():
+    folder = Path(pages.__file__).parent
+    charts, links = ((folder / name).read_text() for name in ("charts.js", "links.js"))
+    used = [
+        re.search(rf"function {name}\(.*?\n}}", text, re.DOTALL)[0]
+        for name, text in (("nameRows", charts), ("layLinks", links))
+    ]
+    told = subprocess.run(
+        ["node", "-e", LAYOUT % "\n".join(used)], check=True, capture_output=True, text=True
+    )
+    shown = json.loads(told.stdout)
+    assert np.diff(shown["drawn"]).min() >= 12
+    assert sum(y < shown["racks"] for y in shown["drawn"]) == 16
+    for y, top, bottom in shown["found"]:  # what is pointed at is what is drawn there
+        assert top <= y <= bottom

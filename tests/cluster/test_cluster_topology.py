@@ -7,7 +7,8 @@ import pytest
 from nimble.cluster import Collective, Profile, cost, grid, parse
 from nimble.cluster.fit import tightest
 from nimble.cluster.network import crossed
-from nimble.cluster.topology_files import expand, load_topology
+from nimble.cluster.slurm import expand
+from nimble.cluster.topology_files import load_topology
 from nimble.errors import InputError
 
 
@@ -115,6 +116,22 @@ def test_slurms_files(tmp_path):
         ("c.yaml", "shape: 2x2\nlinks: {machine0: 1 furlong}", "expected a number and one of"),
         ("c.yaml", "tree: {a: {}}", "expected members"),
         ("c.yaml", "{", "not YAML"),
+        ("c.yaml", "tree: {a: {m: 0}}", "m is 0; expected members, or a number of GPUs"),
+        ("c.yaml", "tree: {a: {m: {gpus: 4, knd: k80}}}", "unknown knd of machine m; known: gpus"),
+        ("c.yaml", "tree: 8", "tree is 8; expected a mapping"),
+        ("c.yaml", "shape: 2xax8", "such as 16x16x8"),
+        ("c.yaml", "shape: 9999x9999x8", "at most 1,000,000 machines"),
+        ("c.yaml", "shape: 2x2\nkinds: v100", "kinds is 'v100'; expected a list"),
+        ("c.yaml", "shape: 2x2\nlinks: [a]", r"links is \['a'\]; expected a mapping"),
+        ("c.yaml", "shape: 2x2\ntiers: {network: 5}", "tier network is 5; expected a mapping"),
+        ("c.yaml", "shape: 2x2\ntiers: {network: {bandwith: 5}}", "unknown bandwith of tier netw"),
+        ("c.yaml", "shape: 2x2\ntiers: {network: {latency: -5 us}}", "expected a number and one"),
+        ("c.yaml", "shape: 2x2\ntiers: {machine: {bandwidth: 0}}", "tier machine has a bandwidth"),
+        ("c.yaml", "shape: 2x2\noversubscription: four", "is 'four'; expected a ratio above 0"),
+        ("t.conf", "SwitchName=a Nodes=n[0-99999999]", "at most 1,000,000 machines"),
+        ("t.conf", "SwitchName=a Nodes=n[0-x]", "'0-x' is no range of numbers"),
+        ("t.conf", "SwitchName=a Nodes=n[0-3", "a bracket is not closed"),
+        ("t.yaml", "topology: [{tree: {switches: [{nodes: a}]}}]", "not as Slurm's topology.yaml"),
         ("t.conf", "SwitchName=a Switches=b", "switch b is named but not described"),
         ("t.conf", "Nodes=b", "line 1"),
     ],
@@ -171,3 +188,17 @@ def test_the_tightest_placement_of_an_empty_cluster():
     assert tightest(topology, 6) == ((0, 4), (1, 2))
     assert tightest(topology, 10) == ((0, 4), (1, 4), (2, 2))
     assert tightest(topology, 17) is None
+
+
+def test_a_ratio_is_said_once(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text("shape: 2x2x4\noversubscription: 4")
+    assert load_topology(str(path)) == load_topology(str(path), oversubscription=4)
+    with pytest.raises(InputError, match="the file says oversubscription 4, and 8 was asked for"):
+        load_topology(str(path), oversubscription=8)
+
+
+def test_a_latency_may_be_zero(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text("shape: 2x2x4\ntiers: {rack: {latency: 0 us}}")
+    assert load_topology(str(path)).tiers[1].latency_s == 0

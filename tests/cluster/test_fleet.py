@@ -13,7 +13,7 @@ from plain_fleet import PlainFleet
 
 from nimble._cluster import Fleet
 from nimble.cluster import Options, grid
-from nimble.cluster.simulator import fleet_of
+from nimble.cluster.floor import fleet_of
 
 
 @settings(max_examples=100, deadline=None)

@@ -16,6 +16,7 @@ from nimble.cluster.policies import POLICIES
 from nimble.cluster.policies.dally import Dally
 from nimble.cluster.policies.fifo import Fifo
 from nimble.cluster.simulator import Simulation
+from nimble.cluster.state import JobState, Writable, become
 from nimble.errors import InvariantError
 
 
@@ -98,9 +99,9 @@ def work_from_nowhere(sim):
 def broken_gang(sim):
     enter = sim._enter
 
-    def fewer(state, placement):
+    def fewer(state, placement, waited):
         (machine, gpus), *rest = placement
-        enter(state, ((machine, gpus - 1), *rest) if gpus > 1 else placement)
+        enter(state, ((machine, gpus - 1), *rest) if gpus > 1 else placement, waited)
 
     sim._enter = fewer
 
@@ -145,15 +146,17 @@ def late_end(sim):
 
 
 def waits_and_runs(sim):
-    sim.view.waiting = Broken(sim.view.waiting, remove=lambda waiting, state: None)
+    sim.view._set(waiting=Broken(sim.view.waiting, _remove=lambda waiting, state: None))
 
 
 def uncounted_wait(sim):
     leave = sim._leave
 
-    def later(state, failed=False):
-        leave(state, failed)
+    def later(state, **how):
+        leave(state, **how)
+        become(state, Writable)
         state.since += 1.0
+        become(state, JobState)
 
     sim._leave = later
 
@@ -202,7 +205,7 @@ def busy(bug=None) -> Simulation:
     if bug is not None:
         bug(sim)
         if isinstance(sim.fleet, PlainFleet):
-            sim.view._fleet = sim.fleet
+            sim.view._set(_fleet=sim.fleet)
     return sim
 
 
@@ -227,7 +230,8 @@ def test_the_plain_fleet_gives_the_same_run():
         trace = cases.jobs(random.Random(seed), topology, 30)
         fast = Simulation(topology, trace, Dally(lease_s=60.0, history=4), Options())
         plain = Simulation(topology, trace, Dally(lease_s=60.0, history=4), Options())
-        plain.fleet = plain.view._fleet = PlainFleet(topology)
+        plain.fleet = PlainFleet(topology)
+        plain.view._set(_fleet=plain.fleet)
         ours, oracle = fast.run(), plain.run()
         assert list(ours.finish_s) == pytest.approx(list(oracle.finish_s))
         assert ours.shared_link_s == pytest.approx(oracle.shared_link_s)

@@ -178,9 +178,15 @@ def test_strict_makes_the_first_bad_row_an_error(tmp_path):
     ("text", "said"),
     [
         ("a,b\n1,2\n", r"first line is 'a,b'; expected \(philly\) columns timestamp"),
-        ("", "first line is ''"),
+        ("", "the file is empty: there are no jobs in it"),
+        (" \n\n", "the file is empty"),
+        ("[]", "a philly trace without rows: there are no jobs in it"),
+        (
+            "job_id,vc,gpu_num,submit_time,duration\n1,a,0,2020-04-01 00:00:00,5\n",
+            "(?s)no row is a job for GPUs.*left out 1: it asks for no GPU",
+        ),
         ("submit_s,gpus,duration_s\nx,1,1\ny,1,1\n0,1,1\n", "a broken one"),
-        ("submit_s,gpus,duration_s\n", "0 rows, 0 jobs"),
+        ("submit_s,gpus,duration_s\n", "a plain trace without rows: there are no jobs in it"),
         ("[1, 2", "looks like JSON, but is not"),
     ],
 )

@@ -10,6 +10,8 @@ from nimble.cli.cluster_run import compare, simulate, sweep
 cluster_app = typer.Typer(
     help="Many jobs on many machines: simulate, compare, sweep, fit (docs/cluster.md).",
     no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
 )
 cluster_app.command()(simulate)
 cluster_app.command()(compare)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from nimble.cli.console import or_exit
 from nimble.cluster.network import Collective
 from nimble.cluster.setup import ARRIVALS, Setup
 
@@ -17,8 +18,8 @@ _WHAT = "The jobs"
 _HOW = "How it goes on"
 
 
-def _option(text: str, panel: str, *names: str) -> Any:
-    return typer.Option(*names, help=text, rich_help_panel=panel)
+def _option(text: str, panel: str, *names: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=text, rich_help_panel=panel, metavar=metavar)
 
 
 def setup(
@@ -58,7 +59,10 @@ def setup(
     contention: Annotated[
         bool, _option("jobs on the same link slow each other down", _HOW)
     ] = True,
-    collective: Annotated[Collective, _option("how gradients are summed", _HOW)] = Collective.RING,
+    collective: Annotated[
+        Collective,
+        _option(f"how gradients are summed: {', '.join(Collective)}", _HOW, metavar="HOW"),
+    ] = Collective.RING,
     rules: Annotated[
         str, _option("a YAML file: quotas, reservations, drains, outages", _HOW)
     ] = "",
@@ -67,10 +71,11 @@ def setup(
     ] = 0.0,
     repair: Annotated[float, _option("mean hours until it is back", _HOW)] = 4.0,
     checkpoint_every: Annotated[
-        float, _option("seconds between checkpoints; what follows the last is lost in a failure",
-                       _HOW)
+        float,
+        _option("seconds between checkpoints; what follows the last is lost in a failure; 0: none",
+                _HOW),
     ] = 0.0,
-    until: Annotated[float, _option("stop at this second even if jobs are left", _HOW)] = 0.0,
+    until: Annotated[float, _option("stop at this second, jobs left or not; 0: never", _HOW)] = 0.0,
     check: Annotated[
         bool, _option("check every rule of the simulator at every event (slow)", _HOW, "--check")
     ] = False,
@@ -86,7 +91,8 @@ def takes_setup(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def called(**given: Any) -> None:
-        command(setup(**{name: given.pop(name) for name in shared}), **given)
+        made = {name: given.pop(name) for name in shared}
+        command(or_exit(lambda: setup(**made)), **given)
 
     hints = get_type_hints(setup, include_extras=True) | get_type_hints(
         command, include_extras=True

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from nimble.cluster.experiment import Outcome
@@ -73,19 +74,32 @@ def _table(
         title = f"placements\n{tiers}" if name == "placements" else name
         made.add_column(title, justify="right", no_wrap=True)
     for outcome in outcomes:
-        label = f"[red]{outcome.label}[/red]" if outcome.error else outcome.label
+        label = escape(outcome.label)
+        if not outcome.metrics["complete"]:
+            label = f"[red]{label}, stopped[/red]"
         cells = [shown(outcome.metrics) for _, shown in columns]
         made.add_row(label, *cells, *(shown(outcome.run) for _, shown in costs))
     return made
 
 
+def _outcome(m: dict[str, Any]) -> str:
+    done = f"{m['finished']:,} of {m['jobs']:,} jobs finished"
+    if m["complete"]:
+        return done
+    return (
+        f"[red]stopped[/red] after {duration(m['simulated_s'])}: {done}, {m['running']:,} ran, "
+        f"{m['waiting']:,} waited, {m['to_come']:,} had not come"
+    )
+
+
 def summary(outcome: Outcome, console: Console) -> None:
     """One run, a line for each thing."""
     m, cost = outcome.metrics, outcome.run
+    where = f"{escape(m['cluster'])} ({m['gpus']:,} GPU{'s' * (m['gpus'] > 1)})"
     console.print(
-        f"[bold]{outcome.label}[/bold] on {m['cluster']} ({m['gpus']:,} GPUs): "
-        f"{m['finished']:,} of {m['jobs']:,} jobs finished",
+        f"[bold]{escape(outcome.label)}[/bold] on {where}: {_outcome(m)}",
         highlight=False,
+        soft_wrap=True,
     )
     made = Table(box=None, show_header=False)
     made.add_column(style="dim", no_wrap=True)
@@ -94,18 +108,23 @@ def summary(outcome: Outcome, console: Console) -> None:
     jct = f"mean {_time('mean_jct_s')(m)}, median {_time('median_jct_s')(m)}"
     shared = f"shared for {duration(m['shared_link_s'])} in all"
     came = f"{100 * m['utilisation_submissions']:.1f} % while jobs came"
+    of = "" if m["complete"] else f", of the {m['finished']:,} that finished"
+    to = "to the end" if m["complete"] else "until it was stopped"
     ratios = f"worst {_number('max_finish_ratio')(m)}, p95 {_number('p95_finish_ratio')(m)}"
     speed = f"{cost['jobs_per_s']:,.0f} jobs/s, {cost['events_per_s']:,.0f} events/s"
     for name, text in (
-        ("makespan", duration(m["makespan_s"])),
-        ("completion", f"{jct}, p95 {_time('p95_jct_s')(m)}, p99 {_time('p99_jct_s')(m)}"),
+        ("makespan", _time("makespan_s")(m) if m["complete"] else "not known"),
+        ("completion", f"{jct}, p95 {_time('p95_jct_s')(m)}, p99 {_time('p99_jct_s')(m)}{of}"),
         ("queueing", f"{_time('queueing_s')(m)} a job, at most {m['peak_queue']:,} jobs waiting"),
         ("communication", f"{100 * m['comm_share']:.1f} % of the time with GPUs"),
         ("placements", f"{tiers}; {m['preemptions']:,} preemptions"),
         ("links", f"{shared}; jobs were slowed for {duration(m['contended_s'])}"),
-        ("GPUs busy", f"{came}, {100 * m['utilisation']:.1f} % to the end"),
+        ("GPUs busy", f"{came}, {100 * m['utilisation']:.1f} % {to}"),
         ("x time alone", f"{ratios}; Jain's index by tenant {_number('jain_tenants')(m)}"),
         ("simulated in", f"{cost['wall_s']:.2f} s: {speed}, {cost['peak_mb']:.0f} MB"),
     ):
         made.add_row(name, text)
+        if name == "placements" and m["machine_failures"]:
+            lost = f"jobs went back to a checkpoint {m['failures']:,} times"
+            made.add_row("failures", f"{m['machine_failures']:,} of machines; {lost}")
     console.print(made)

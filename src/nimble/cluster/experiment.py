@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import resource
 import time
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import inf
 from pathlib import Path
@@ -19,7 +20,7 @@ from nimble.cluster.metrics import metrics
 from nimble.cluster.mixes import find_mix
 from nimble.cluster.outages import random_outages
 from nimble.cluster.page.contents import Run
-from nimble.cluster.policies.own import load_policy
+from nimble.cluster.parameters import known, make
 from nimble.cluster.policy import Policy
 from nimble.cluster.profile import read_profiles
 from nimble.cluster.profiles import bundled
@@ -30,9 +31,9 @@ from nimble.cluster.setup import ARRIVALS, Setup
 from nimble.cluster.simulator import simulate
 from nimble.cluster.topology import Topology
 from nimble.cluster.topology_files import load_topology
-from nimble.cluster.traces import Trace, read_trace
+from nimble.cluster.traces import Trace, TraceReport, read_trace
 from nimble.cluster.work import alone_on, solo_by_job
-from nimble.errors import InputError, PolicyError
+from nimble.errors import InputError, SimulationError
 
 
 @dataclass(frozen=True)
@@ -43,15 +44,26 @@ class Outcome:
     setup: Setup
     metrics: dict[str, Any]
     run: dict[str, float]  # what depends on the machine
-    notes: tuple[str, ...] = ()
+    report: TraceReport | None = None  # of the trace, if there is one
+    notes: tuple[str, ...] = ()  # what else there is to be said
     error: str = ""  # what stopped it, if something did
+    fault: str = ""  # the name of that error
     result: Result | None = None  # if it was kept
     reasons: tuple[tuple[str, str], ...] = ()  # words for the policy's own
+    parameters: Mapping[str, Any] = field(default_factory=dict)  # of the policy, all of them
 
     def as_json(self) -> dict[str, Any]:
         """Ready for `json`: the same for the same setup, but for `run`."""
-        setup = {name: value for name, value in asdict(self.setup).items() if value != ""}
-        return {**self.metrics, "error": self.error or None, "setup": setup, "run": self.run}
+        setup = self.setup.as_json() | {"parameters": _jsonable(self.parameters)}
+        found = {
+            **self.metrics,
+            "notes": list(self.notes),
+            "error": self.error or None,
+            "setup": setup,
+        }
+        if self.report is not None:
+            found["trace"] = self.report.as_json()
+        return {**found, "run": self.run}
 
     def shown(self) -> Run:
         """For the page."""
@@ -67,17 +79,17 @@ def run(setup: Setup, label: str = "", *, keep: bool = False, rates: bool = Fals
 
     `keep` the result; `rates`: recorded, for the links' load over time.
     """
-    policy = make_policy(setup)
-    topology, jobs, notes = workload(replace(setup, policy="", lease=None))
+    policy, parameters = make_policy(setup)
+    topology, jobs, report = workload(replace(setup, policy="", lease=None, parameters=()))
     options = replace(options_of(setup, topology, jobs), record_rates=rates)
     start = time.perf_counter()
-    error = ""
+    error = fault = ""
     try:
         result = simulate(topology, jobs, policy, options)
-    except PolicyError as failed:
+    except SimulationError as failed:
         if not isinstance(failed.result, Result):
             raise
-        result, error = failed.result, str(failed)
+        result, error, fault = failed.result, str(failed), type(failed).__name__
     wall_s = time.perf_counter() - start
     counted = None
     if setup.warm_up or setup.cool_down:
@@ -89,45 +101,64 @@ def run(setup: Setup, label: str = "", *, keep: bool = False, rates: bool = Fals
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
     return Outcome(
-        label or setup.policy,
+        label or setup.called,
         setup,
         metrics(result, counted),
         cost,
-        notes,
+        report,
+        _of_kinds(topology, jobs),
         error,
+        fault,
         result if keep else None,
         tuple(getattr(policy, "reasons", {}).items()),
+        parameters,
     )
 
 
-def make_policy(setup: Setup) -> Policy:
-    """The setup's policy; with leases of the length it says, if the policy has leases."""
-    policy = load_policy(setup.policy)
-    if setup.lease is None:
-        return policy
-    if not setup.lease > 0:
-        raise InputError(f"lease {setup.lease:g}: expected seconds above 0")
-    return load_policy(setup.policy, lease_s=setup.lease) if hasattr(policy, "lease_s") else policy
+def _of_kinds(topology: Topology, jobs: Jobs) -> tuple[str, ...]:
+    """Which models have no speed of their own on GPUs that are there."""
+    found = []
+    for kind in sorted({machine.kind for machine in topology.machines} - {""}):
+        names = [p.name for p in jobs.profiles if kind not in dict(p.speeds)]
+        if names:
+            found.append(
+                f"on {kind} these run as fast as on their reference GPU, their profiles do not say "
+                f"otherwise: {', '.join(sorted(names))}"
+            )
+    return tuple(found)
+
+
+def make_policy(setup: Setup) -> tuple[Policy, dict[str, Any]]:
+    """The setup's policy and its parameters; with the lease it says, if the policy has leases."""
+    given = setup.parameters
+    if setup.lease is not None and "lease_s" in known(setup.policy):
+        given = (("lease_s", setup.lease), *given)
+    return make(setup.policy, given)
+
+
+def _jsonable(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    kinds = (str, bool, int, float, tuple, list, type(None))
+    return {k: v if isinstance(v, kinds) else repr(v) for k, v in parameters.items()}
 
 
 @lru_cache(maxsize=2)
-def workload(setup: Setup) -> tuple[Topology, Jobs, tuple[str, ...]]:
-    """The cluster, the jobs that come, and what there is to be said about them."""
+def workload(setup: Setup) -> tuple[Topology, Jobs, TraceReport | None]:
+    """The cluster, the jobs that come, and what was read of the trace if there is one."""
     topology = load_topology(
         setup.cluster,
         oversubscription=setup.oversubscription,
         gpus_per_machine=setup.gpus_per_machine,
     )
     alone = alone_on(topology, setup.collective)
-    if setup.load is not None and not setup.load > 0:
-        raise InputError(f"load {setup.load:g}: expected a number above 0")
     profiles = dict(bundled())
     if setup.profiles:
         profiles |= {profile.name: profile for profile in read_profiles(Path(setup.profiles))}
-    notes: list[str] = []
+    report: TraceReport | None = None
     if setup.trace:
-        trace = read(setup.trace, setup.format).within(topology.gpus)
-        notes.append(trace.report.text(3))
+        trace = read(setup.trace, setup.format).known(profiles).within(topology.gpus)
+        report = trace.report
+        if not trace.entries:
+            raise InputError(f"no job of it fits into {topology.gpus} GPUs\n{report.text()}")
         jobs = trace.jobs(
             alone, profiles, seed=setup.seed, checkpoint_s=setup.checkpoint,
             restart_s=setup.restart,
@@ -136,17 +167,17 @@ def workload(setup: Setup) -> tuple[Topology, Jobs, tuple[str, ...]]:
     else:
         if setup.generate not in ARRIVALS:
             raise InputError(f"--generate {setup.generate}: expected {', '.join(ARRIVALS)}")
-        load = None if setup.generate == "batch" else 0.8 if setup.load is None else setup.load
         if setup.generate == "batch" and setup.load is not None:
             raise InputError("--load: batch arrivals come at once, they have no load")
         jobs = generate(
-            find_mix(setup.mix), setup.jobs, alone, profiles, arrivals=setup.generate, load=load,
+            find_mix(setup.mix), setup.jobs, alone, profiles, arrivals=setup.generate,
+            load=setup.offered,
             cluster_gpus=topology.gpus, largest=topology.gpus, tenants=setup.tenants,
             checkpoint_s=setup.checkpoint, restart_s=setup.restart, seed=setup.seed,
         )  # fmt: skip
     if setup.speedup != 1:
         jobs = speed_up(jobs, setup.speedup)
-    return topology, jobs, tuple(notes)
+    return topology, jobs, report
 
 
 @lru_cache(maxsize=1)
@@ -159,7 +190,7 @@ def options_of(setup: Setup, topology: Topology, jobs: Jobs) -> Options:
     rules = Rules()
     outages: tuple[Outage, ...] = ()
     if setup.rules:
-        rules, outages = load_rules(setup.rules, topology)
+        rules, outages = load_rules(setup.rules, topology, jobs.tenants)
     if setup.mtbf:
         alone = solo_by_job(
             jobs.profiles, jobs.model, jobs.gpus_max, alone_on(topology, setup.collective)

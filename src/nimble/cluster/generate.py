@@ -39,6 +39,8 @@ def generate(
     """
     if jobs < 1:
         raise InputError(f"{jobs} jobs asked for; expected 1 or more")
+    if tenants < 1:
+        raise InputError(f"{tenants} tenants asked for; expected 1 or more")
     if missing := sorted({name for name, _ in mix.models} - set(profiles)):
         raise InputError(f"mix {mix.name}: no profile for {', '.join(missing)}")
     rng = np.random.default_rng([seed, jobs])

@@ -26,7 +26,7 @@ class Holders:
         self._lists: dict[int, SortedList] = {}
         self._entries: dict[int, tuple[int, tuple[int, float, int, JobState]]] = {}
 
-    def add(self, state: JobState, hold: float) -> None:
+    def _add(self, state: JobState, hold: float) -> None:
         entry = (-state.job.priority, hold, state.id, state)
         self._entries[state.id] = (state.gpus, entry)
         held = self._lists.get(state.gpus)
@@ -34,7 +34,7 @@ class Holders:
             held = self._lists[state.gpus] = SortedList()
         held.add(entry)
 
-    def remove(self, job: int) -> None:
+    def _remove(self, job: int) -> None:
         gpus, entry = self._entries.pop(job)
         self._lists[gpus].remove(entry)
 

@@ -7,13 +7,18 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import isfinite
 
+import numpy as np
+
 from nimble.cluster.job import Job
+from nimble.cluster.jobs import Jobs
 from nimble.cluster.topology import Topology
 from nimble.errors import InputError
 
 
 def check_jobs(topology: Topology, jobs: Sequence[Job]) -> array[float]:
     """When each is submitted. InputError if two share an id, or one can never run."""
+    if isinstance(jobs, Jobs) and _sound(topology, jobs):
+        return array("d", jobs.submit_s.tobytes())
     ids: set[int] = set()
     submitted = array("d")
     for job in jobs:
@@ -43,9 +48,21 @@ def check_jobs(topology: Topology, jobs: Sequence[Job]) -> array[float]:
     return submitted
 
 
+def _sound(topology: Topology, jobs: Jobs) -> bool:
+    """The same of all jobs at once; the first that is at fault is then found one by one."""
+    return not len(jobs) or bool(
+        jobs.gpus_min.min() >= 1
+        and jobs.gpus_min.max() <= topology.gpus
+        and np.all(jobs.gpus_min <= jobs.gpus_max)
+        and jobs.iterations.min() >= 1
+        and np.all(np.isfinite(jobs.submit_s))
+        and all(profile.compute_s > 0 for profile in jobs.profiles)
+    )
+
+
 def in_order(jobs: Sequence[Job], submitted: Sequence[float]) -> Iterator[tuple[int, Job]]:
     """(place, job) by submission, then place. Jobs in order already are read one at a time."""
-    if all(before <= after for before, after in pairwise(submitted)):
+    if isinstance(jobs, Jobs) or all(before <= after for before, after in pairwise(submitted)):
         return enumerate(jobs)
     order = sorted(range(len(submitted)), key=submitted.__getitem__)
     return ((place, jobs[place]) for place in order)

@@ -8,6 +8,8 @@ from nimble.cluster.result import Outage
 from nimble.cluster.topology import Topology
 from nimble.errors import InputError
 
+MOST = 5_000_000
+
 
 def random_outages(
     topology: Topology, *, until_s: float, between_s: float, repair_s: float, seed: int = 0
@@ -22,6 +24,12 @@ def random_outages(
     """
     if not (between_s > 0 and repair_s > 0):
         raise InputError(f"failures every {between_s} s, repaired in {repair_s} s: not above 0")
+    expected = len(topology.machines) * until_s / (between_s + repair_s)
+    if expected > MOST:
+        raise InputError(
+            f"about {expected:,.0f} failures, every {between_s:g} s of each machine; at most "
+            f"{MOST:,}. Let them be rarer"
+        )
     found = []
     for machine in range(len(topology.machines)):
         rng = Random(f"{seed} {machine}")

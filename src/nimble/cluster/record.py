@@ -95,11 +95,15 @@ class Record:
         if known is None:
             known = self._code[code] = len(self.codes)
             self.codes.append(code)
+        try:
+            self._numbers.extend((*numbers, _NAN, _NAN, _NAN)[:3] if numbers else _NONE)
+        except TypeError:  # no numbers: the row is not there
+            del self._numbers[3 * len(self._at) :]
+            raise
         self._at.append(at)
         self._what.append(what)
         self._job.append(job)
         self._reason.append(known)
-        self._numbers.extend((*numbers, _NAN, _NAN, _NAN)[:3])
         for machine, gpus in placement:
             self._machines.append(machine)
             self._gpus.append(gpus)
@@ -161,3 +165,4 @@ class Record:
 
 
 _NAN = float("nan")
+_NONE = (_NAN, _NAN, _NAN)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from nimble.cluster.job import Job
 from nimble.cluster.network import Collective
 from nimble.cluster.record import Record
-from nimble.cluster.rules import Rules
+from nimble.cluster.rules import Rules, check_times
 from nimble.cluster.topology import Topology
 
 Column = NDArray[np.float64]
@@ -27,6 +27,9 @@ class Outage:
     machine: int
     at_s: float
     until_s: float
+
+    def __post_init__(self) -> None:
+        check_times(f"outage of machine {self.machine}", self.at_s, self.until_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from nimble.cluster.job import Job
 from nimble.cluster.topology import Placement
 
 
 class JobState:
-    """One job now. Policies read it and never write.
+    """One job now. Policies read it; whoever writes gets an AttributeError.
 
     Times and amounts up to `since`, when it last began to wait or to run; `View` has what goes on
     since then (`view.done`, `view.run_s`, ...), because progress is never stepped.
@@ -68,6 +70,12 @@ class JobState:
         self.unit_s = 0.0  # computing per iteration at gpus_max, on its placement
         self.finished = False
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(
+            f"{name} of job {self.id} ({self.job.name}) cannot be set: policies read jobs, and say "
+            "what is to happen by actions"
+        )
+
     @property
     def demand(self) -> int:
         """GPUs it must have to start."""
@@ -75,3 +83,17 @@ class JobState:
 
     def __repr__(self) -> str:
         return f"JobState({self.id}, gpus={self.gpus}, done={self.done:.3g})"
+
+
+class Writable(JobState):
+    """A job while the simulator writes: the same object, whose class it changes to and fro.
+
+    (A property for each field, or a second object, would slow down every reader.)
+    """
+
+    __slots__ = ()
+    __setattr__ = object.__setattr__  # type: ignore[assignment]
+
+
+# become(state, Writable) before the simulator writes, become(state, JobState) when it has.
+become = object.__dict__["__class__"].__set__

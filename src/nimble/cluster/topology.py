@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import isfinite, prod
+from math import inf, isfinite, prod
 
 from nimble.errors import InputError
 
@@ -29,6 +29,9 @@ TIER_NAMES = {
 GPU_BANDWIDTH = 150e9  # bytes/s each way between GPUs of a machine
 MACHINE_BANDWIDTH = 12.5e9  # bytes/s each way of a machine's uplink: 100 Gb/s
 LATENCIES_S = (2e-6, 5e-6, 10e-6)
+# A million machines take seconds and half a gigabyte; a slip of the keyboard asks for far more.
+MOST_MACHINES = 1_000_000
+MOST_GPUS = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +161,12 @@ def grid(
     text = "x".join(map(str, shape))
     if not shape or any(int(n) != n or n < 1 for n in shape):
         raise InputError(f"cluster {text!r}: expected whole numbers above 0, such as 16x16x8")
-    if not oversubscription > 0:
+    check_size(f"cluster {text!r}", prod(shape[:-1]), prod(shape))
+    if not 0 < oversubscription < inf:
         raise InputError(f"oversubscription is {oversubscription}; expected a ratio above 0")
     depth = len(shape)
+    if depth > 8:
+        raise InputError(f"cluster {text!r}: {depth} tiers; expected 8 or fewer")
     names = TIER_NAMES.get(depth) or (
         "machine", "rack", *(f"tier{t}" for t in range(2, depth - 1)), "network"
     )  # fmt: skip
@@ -192,7 +198,16 @@ def grid(
     )
 
 
-def parse(text: str, *, oversubscription: float = 1.0) -> Topology:
+def check_size(what: str, machines: int, gpus: int) -> None:
+    """InputError if a cluster is larger than can be simulated."""
+    if machines > MOST_MACHINES or gpus > MOST_GPUS:
+        raise InputError(
+            f"{what}: {machines:,} machines with {gpus:,} GPUs; at most {MOST_MACHINES:,} machines "
+            f"and {MOST_GPUS:,} GPUs"
+        )
+
+
+def parse(text: str, *, oversubscription: float = 1.0, kinds: Sequence[str] = ()) -> Topology:
     """A cluster from "16x16x8": racks x machines x GPUs; "4x8" has no racks, "8" one machine."""
     try:
         shape = [int(part) for part in text.lower().split("x")]
@@ -200,7 +215,7 @@ def parse(text: str, *, oversubscription: float = 1.0) -> Topology:
         raise InputError(
             f"cluster {text!r}: expected racks x machines x GPUs, such as 16x16x8"
         ) from None
-    return grid(shape, oversubscription=oversubscription)
+    return grid(shape, oversubscription=oversubscription, kinds=kinds)
 
 
 def check(topology: Topology) -> None:
@@ -229,6 +244,12 @@ def check(topology: Topology) -> None:
     ):
         if high - low != size:
             raise InputError(f"the machines of {name} are not numbered one after the other")
+    for tier in topology.tiers:
+        if not (tier.bandwidth > 0 and 0 <= tier.latency_s < inf):
+            raise InputError(
+                f"tier {tier.name} has a bandwidth of {tier.bandwidth} bytes/s and a latency of "
+                f"{tier.latency_s} s"
+            )
     for link, capacity in enumerate(topology.capacity):
         if not (capacity > 0 and isfinite(capacity)):
             raise InputError(f"the link of {topology.names[link]} has a bandwidth of {capacity}")

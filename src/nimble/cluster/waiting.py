@@ -75,11 +75,11 @@ class Bucket:
         """The last to begin to wait first."""
         return reversed(self._by_since.values())
 
-    def add(self, state: JobState) -> None:
+    def _add(self, state: JobState) -> None:
         self._ranked.add((*state.rank, state))
         self._by_since[state.id] = state
 
-    def remove(self, state: JobState) -> None:
+    def _remove(self, state: JobState) -> None:
         self._ranked.remove((*state.rank, state))
         del self._by_since[state.id]
 
@@ -107,15 +107,15 @@ class Waiting:
             return [bucket for bucket in self._keys if bucket._by_since]
         return [bucket for bucket in self._keys if bucket.gpus <= most and bucket._by_since]
 
-    def add(self, state: JobState) -> None:
+    def _add(self, state: JobState) -> None:
         key = (state.job.gpus_min, state.group, state.kind)
         bucket = self._buckets.get(key)
         if bucket is None:
             bucket = self._buckets[key] = Bucket(*key)
             self._keys = [self._buckets[key] for key in sorted(self._buckets)]
-        bucket.add(state)
+        bucket._add(state)
         self._count += 1
 
-    def remove(self, state: JobState) -> None:
-        self._buckets[state.job.gpus_min, state.group, state.kind].remove(state)
+    def _remove(self, state: JobState) -> None:
+        self._buckets[state.job.gpus_min, state.group, state.kind]._remove(state)
         self._count -= 1

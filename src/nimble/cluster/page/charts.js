@@ -70,6 +70,18 @@ function drawTimeAxis(pen, w, h, bottom) {
   return x;
 }
 
+// Names down the left side, from the top; where they are too close, some are left out.
+function nameRows(pen) {
+  const LINE = 12;
+  let last = -Infinity;
+  pen.fillStyle = css('--soft'); pen.textAlign = 'right'; pen.textBaseline = 'middle';
+  return (text, y) => {
+    if (y < LINE / 2 || y - last < LINE) return;
+    pen.fillText(text.length > 13 ? `${text.slice(0, 12)}…` : text, GUTTER - 8, y);
+    last = y;
+  };
+}
+
 // Drag to move, scroll to zoom: the same in every picture over time.
 function movable(canvas, rows = null) {
   let from = null;

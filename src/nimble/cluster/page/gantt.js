@@ -143,12 +143,12 @@ function drawTimeAxisOver(pen, w, h, bottom) {
 function drawMachines(d, pen, bottom, perRow) {
   const { base } = d.bars, machines = base.length - 1, parent = d.topology.parent;
   pen.clearRect(0, 0, GUTTER - 1, bottom);
-  pen.fillStyle = css('--soft'); pen.strokeStyle = css('--card'); pen.textAlign = 'right'; pen.textBaseline = 'middle';
-  const y = (gpu) => (gpu - rowsSeen.low) * perRow;
+  pen.strokeStyle = css('--card');
+  const name = nameRows(pen), y = (gpu) => (gpu - rowsSeen.low) * perRow;
   const fine = perRow * (base[1] - base[0]) >= 11 || machines === 1 || parent[0] === parent.length - 1;
   const label = (text, low, high) => {
     const top = Math.max(0, y(low)), end = Math.min(bottom, y(high));
-    if (end - top >= 10) pen.fillText(text.length > 13 ? text.slice(0, 12) + '…' : text, GUTTER - 8, (top + end) / 2);
+    if (end > top && (top + end) / 2 < bottom - 4) name(text, (top + end) / 2);
   };
   const line = (gpu) => {
     if (y(gpu) <= 0 || y(gpu) >= bottom) return;

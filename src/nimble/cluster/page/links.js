@@ -22,6 +22,18 @@ function orderLinks(d, how) {
   return { order, mean };
 }
 
+// Where each row lies: racks' are few, and stay high enough to be read where machines' cannot.
+function layLinks(d, how, bottom) {
+  const n = d.links.names.length, above = how === 'load' ? 0 : d.links.tier.filter((tier) => tier > 0).length;
+  const even = bottom / n, first = above < n && above ? Math.max(even, Math.min(12, bottom / 2 / above)) : even;
+  const rest = above < n ? (bottom - above * first) / (n - above) : first, split = above * first;
+  return {
+    above, split,
+    top: (row) => (row <= above ? row * first : split + (row - above) * rest),
+    at: (y) => Math.max(0, Math.min(n - 1, Math.floor(y < split ? y / first : above + (y - split) / rest))),
+  };
+}
+
 // Painted once for each order and theme, then only stretched.
 function heatMap(d, how) {
   const key = how + document.documentElement.dataset.theme;
@@ -47,15 +59,16 @@ function drawLinks(d, how) {
   const { order, mean, picture } = heatMap(d, how);
   const from = time.low / d.run.end * bins, wide = (time.high - time.low) / d.run.end * bins;
   pen.imageSmoothingEnabled = false;
-  pen.drawImage(picture, from, 0, wide, n, GUTTER, 0, w - GUTTER, bottom);
+  const rows = layLinks(d, how, bottom);
+  if (rows.above) pen.drawImage(picture, from, 0, wide, rows.above, GUTTER, 0, w - GUTTER, rows.split);
+  if (rows.above < n) pen.drawImage(picture, from, rows.above, wide, n - rows.above, GUTTER, rows.split, w - GUTTER, bottom - rows.split);
   pen.save(); pen.beginPath(); pen.rect(0, bottom, w, 22); pen.clip(); drawTimeAxis(pen, w, h, bottom); pen.restore();
-  pen.fillStyle = css('--soft'); pen.textAlign = 'right'; pen.textBaseline = 'middle';
-  const high = bottom / n, step = Math.max(1, Math.ceil(11 / high));
-  order.forEach((k, y) => { if (y % step === 0) pen.fillText(links.names[k].slice(0, 14), GUTTER - 8, Math.max(6, (y + 0.5) * high)); });
+  const name = nameRows(pen);
+  order.forEach((k, row) => name(links.names[k], (rows.top(row) + rows.top(row + 1)) / 2));
   $('links').onpointermove = (event) => {
     const box = $('links').getBoundingClientRect(), x = event.clientX - box.left - GUTTER, y = event.clientY - box.top;
     if (x < 0 || y >= bottom || event.buttons) return tip('');
-    const k = order[Math.min(n - 1, Math.floor(y / high))], t = time.low + (time.high - time.low) * x / (w - GUTTER);
+    const k = order[rows.at(y)], t = time.low + (time.high - time.low) * x / (w - GUTTER);
     const bin = Math.min(bins - 1, Math.floor(t / d.run.end * bins));
     tip(`<div><b>${escaped(links.names[k])}</b> to ${escaped(links.above[k])}, ${+(links.capacity[k] / 1e9).toPrecision(3)} GB/s each way</div>` +
       `<div>${clock(t)}: ${percent(links.load[k * bins + bin] / 200, 0)} full; ${percent(mean[k])} over the whole run</div>`, event);

@@ -14,19 +14,20 @@ const shown = (measure, m) => (measure[1](m) === null ? '–' : measure[2](measu
 
 function cards(run) {
   const m = run.metrics, tiers = Object.entries(m.placements).map(([tier, n]) => `${tier} ${count(n)}`).join(', ');
-  const notes = { 'mean JCT': 'submission to end', median: 'half of the jobs took longer', p95: 'one job in 20 took longer', p99: 'one job in 100 took longer', 'busy while jobs came': 'to the last submission', 'p95 × alone': 'completion over time alone', queueing: 'mean per job, requeues too', communication: 'of the time with GPUs', busy: `of ${count(m.gpus)} GPUs, to the end`,
-    'peak queue': 'jobs waiting', preemptions: 'stops and moves', 'worst × alone': 'completion over time alone', fairness: "Jain's index by tenant", makespan: 'first submission to last end' };
+  const notes = { 'mean JCT': 'submission to end', median: 'half of the jobs took longer', p95: 'one job in 20 took longer', p99: 'one job in 100 took longer', 'busy while jobs came': 'to the last submission', 'p95 × alone': 'completion over time alone', queueing: 'mean per job, requeues too', communication: 'of the time with GPUs', busy: `of ${count(m.gpus)} GPUs, ${m.complete ? 'to the end' : 'until it was stopped'}`,
+    'peak queue': 'jobs waiting', preemptions: 'stops and moves', 'worst × alone': 'completion over time alone', fairness: "Jain's index by tenant", makespan: m.complete ? 'first submission to last end' : 'not known: it was stopped' };
+  if (!m.complete) for (const name of ['mean JCT', 'median', 'p95', 'p99', 'worst × alone', 'p95 × alone']) notes[name] = `of the ${count(m.finished)} that finished`;
   const some = MEASURES.map((measure) => `<div class="card"><span>${measure[0]}</span><b>${shown(measure, m)}</b><small>${notes[measure[0]] || ''}</small></div>`);
   some.push(`<div class="card"><span>time on shared links</span><b>${duration(m.shared_link_s)}</b><small>summed over links</small></div>`);
   $('cards').innerHTML = some.join('');
-  $('subtitle').textContent = `${count(m.jobs)} jobs on ${m.cluster} (${count(m.gpus)} GPUs)${m.complete ? '' : `; stopped with ${count(m.finished)} of them finished`}. Placements: ${tiers}.`;
+  $('subtitle').textContent = `${count(m.jobs)} jobs on ${m.cluster} (${count(m.gpus)} GPUs)${m.complete ? '' : `; stopped after ${duration(m.simulated_s)}: ${count(m.finished)} finished, ${count(m.running)} ran, ${count(m.waiting)} waited, ${count(m.to_come)} had not come`}. Placements: ${tiers}.`;
 }
 
 function compared() {
   if (runs.length < 2) return;
   $('compared').hidden = false;
   const best = MEASURES.map(([, of, , sign]) => Math.max(...runs.filter((run) => run.metrics.complete && of(run.metrics) !== null).map((run) => sign * of(run.metrics))));
-  const rows = runs.map((run) => `<tr data-run="${run.place}"><td><i class="dot" style="background:${hue(run.place)}"></i> ${escaped(run.label)}${run.error ? ' (stopped)' : ''}</td>` +
+  const rows = runs.map((run) => `<tr data-run="${run.place}"><td><i class="dot" style="background:${hue(run.place)}"></i> ${escaped(run.label)}${!run.metrics.complete ? ' (stopped)' : ''}</td>` +
     MEASURES.map((measure, k) => `<td class="${run.metrics.complete && measure[3] * measure[1](run.metrics) === best[k] ? 'best' : ''}">${shown(measure, run.metrics)}</td>`).join('') + '</tr>');
   $('compare').innerHTML = `<thead><tr><th></th>${MEASURES.map(([name]) => `<th>${name}</th>`).join('')}</tr></thead><tbody>${rows.join('')}</tbody>`;
   $('compare').onclick = (event) => { const row = event.target.closest('tr[data-run]'); if (row) choose(Number(row.dataset.run)); };

@@ -59,6 +59,8 @@ def read_trace(path: str | Path, format: str | None = None, *, strict: bool = Fa
         raise InputError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not a text file: {error}") from error
+    if not text.strip():
+        raise InputError(f"{path}: the file is empty: there are no jobs in it")
     report = TraceReport(str(path))
     if text.lstrip()[:1] in ("[", "{") and format in (None, "philly"):
         format, rows = "philly", philly.log_rows(text, path)
@@ -71,6 +73,10 @@ def read_trace(path: str | Path, format: str | None = None, *, strict: bool = Fa
     if merge is not None:
         entries = merge(entries)
     report.jobs = len(entries)
+    if not report.rows:
+        raise InputError(f"{path}: a {format} trace without rows: there are no jobs in it")
+    if not entries and not report.bad:
+        raise InputError(f"{path}: no row is a job for GPUs\n{report.text()}")
     if not entries or len(report.bad) > report.rows / 2:
         raise InputError(f"{path}: not a {format} trace, or a broken one\n{report.text()}")
     return Trace(format, entries, report)
@@ -159,7 +165,8 @@ def _parsed(
         try:
             if row == ():
                 raise ValueError("it has not as many columns as the header")
-            yield parse(row)
+            entry = parse(row)
+            yield entry._replace(line=line) if entry.model else entry
         except Skipped as why:
             report.skipped[str(why)] += 1
         except ValueError as error:

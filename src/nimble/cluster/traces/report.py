@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,16 @@ class TraceReport:
     bad: list[BadRow] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
     """Rows that are right but no job for GPUs, by reason."""
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, every bad row included."""
+        return {
+            "path": self.path,
+            "rows": self.rows,
+            "jobs": self.jobs,
+            "left_out": dict(sorted(self.skipped.items())),
+            "bad_rows": [{"row": bad.row, "reason": bad.reason} for bad in self.bad],
+        }
 
     def text(self, most: int = 10) -> str:
         """For people; lists the first bad rows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ import numpy as np
 from nimble.cluster.jobs import Jobs
 from nimble.cluster.mixes import DALLY_MODELS
 from nimble.cluster.profile import Profile
-from nimble.cluster.traces.report import TraceReport
+from nimble.cluster.traces.report import BadRow, TraceReport
 from nimble.cluster.work import SoloIteration, iterations_for, solo_by_job
 from nimble.errors import InputError
 
@@ -33,6 +33,8 @@ class Entry(NamedTuple):
     priority: int = 0
     row: str = ""
     """The text that a model is drawn by, where the trace names none."""
+    line: int = 0
+    """In the file, where the trace names a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,24 @@ class Trace:
             self, entries=kept, report=replace(self.report, jobs=len(kept), skipped=skipped)
         )
 
+    def known(self, profiles: Mapping[str, Profile]) -> Trace:
+        """Without jobs of models that have no profile, which are bad rows; InputError if these are
+        most of the file."""
+        missing = Counter(e.model for e in self.entries if e.model and e.model not in profiles)
+        if not missing:
+            return self
+        kept = [entry for entry in self.entries if entry.model not in missing]
+        bad = [
+            BadRow(entry.line, f"no profile for the model {entry.model!r}")
+            for entry in self.entries
+            if entry.model in missing
+        ]
+        listed = sorted([*self.report.bad, *bad], key=lambda row: row.row)
+        report = replace(self.report, jobs=len(kept), bad=listed)
+        if len(listed) > report.rows / 2:
+            raise InputError(f"{report.text()}\n{_no_profile(missing, profiles)}")
+        return replace(self, entries=kept, report=report)
+
     def jobs(
         self,
         solo_iteration_s: SoloIteration,
@@ -74,10 +94,7 @@ class Trace:
         names = [entry.model or drawn(entry.row) for entry in self.entries]
         kinds = list(dict.fromkeys(names))
         if missing := [kind for kind in kinds if kind not in profiles]:
-            raise InputError(
-                f"{self.report.path}: no profile for {', '.join(sorted(missing)[:8])}; "
-                f"known: {', '.join(sorted(profiles)[:40])}. Give a file of profiles"
-            )
+            raise InputError(f"{self.report.path}: {_no_profile(missing, profiles)}")
         order = np.argsort([entry.submit_s for entry in self.entries], kind="stable")
         entries = [self.entries[place] for place in order]
         place_of = {kind: place for place, kind in enumerate(kinds)}
@@ -105,6 +122,13 @@ class Trace:
             checkpoint_s=checkpoint_s,
             restart_s=restart_s,
         )
+
+
+def _no_profile(missing: Iterable[str], profiles: Mapping[str, Profile]) -> str:
+    return (
+        f"no profile for {', '.join(sorted(missing)[:8])}; known: "
+        f"{', '.join(sorted(profiles)[:40])}. Give a file of profiles (--profiles)"
+    )
 
 
 class _Draw:
