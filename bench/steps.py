@@ -58,14 +58,18 @@ def main(
 def table(result: Result) -> Iterator[str]:
     yield (
         f"{where(result)} Median milliseconds of a whole step; how much longer the others take, "
-        "with the interval of 95 %; the most memory that a process held."
+        "with the interval of 95 %; the most memory that a process held while it took steps, "
+        "and ever."
     )
     yield ""
     yield "| step | Nimble | eager | torch.compile | MB: Nimble, eager, torch.compile |"
     yield "|---|---|---|---|---|"
     for model in result.models:
         rows = {row.contestant: row for row in result.of(model)}
-        memory = ", ".join(f"{rows[name].peak_mb or 0:.0f}" for name in (NIMBLE, *PEERS))
+        memory = ", ".join(
+            f"{rows[name].running_mb or 0:.0f} ({rows[name].peak_mb or 0:.0f})"
+            for name in (NIMBLE, *PEERS)
+        )
         cells = " | ".join(_ratio(rows[name]) for name in PEERS)
         yield f"| {model} | {rows[NIMBLE].median_ms or 0:.1f} ms | {cells} | {memory} |"
 

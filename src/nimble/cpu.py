@@ -9,7 +9,7 @@ import torch
 from nimble.choose import choose
 from nimble.clock import Clock
 from nimble.devices import Constants, Prepared
-from nimble.devices.cpu import ReplayPool, make_constants, supported
+from nimble.devices.cpu import ReplayPool, give_back, make_constants, supported
 from nimble.devices.device import Tensors
 from nimble.graph import Graph, verify
 from nimble.lower import lower
@@ -41,11 +41,13 @@ class Cpu:
     ) -> Prepared:
         steps: tuple[Step, ...] = ()
         with clock("lower"):
+            give_back()  # What the capture needed, before more is asked for.
             if settings.native_kernels:
                 graph, steps = lower(graph, supported)
                 if os.environ.get("NIMBLE_VERIFY") == "1":
                     verify(graph)
         chosen = choose(graph, tensors, constants, example, settings, clock)
+        give_back()
         return Prepared(
             lowered=chosen.graph,
             graph=chosen.replay.graph,

@@ -133,11 +133,12 @@ def _tensors(results: Any) -> Iterator[torch.Tensor]:
 
 def _answer(question: str, run: Run, tensors: list[torch.Tensor], wait: Callable[[], None]) -> Any:
     if question == ROUND:
+        _HELD.forget()
         return _round(run, tensors, wait)
     if question == OVERHEAD:
         return run.overhead(tensors) if hasattr(run, "overhead") else None
     assert question == MEMORY, question
-    return _peak_mb()
+    return _HELD.most()
 
 
 def _round(run: Run, tensors: list[torch.Tensor], wait: Callable[[], None]) -> list[int]:
@@ -164,10 +165,29 @@ def _calls(
     return times
 
 
-def _peak_mb() -> float:
-    """The most memory this process ever held. Not `ru_maxrss`, which inherits the parent's."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+class _Held:
+    """The most memory this process held: ever, and in rounds. Not `ru_maxrss`, which inherits the
+    parent's."""
+
+    def __init__(self) -> None:
+        self._before = 0.0
+
+    def forget(self) -> None:
+        """What was held so far was held to compile."""
+        if not self._before:
+            self._before = self._most()
+            Path("/proc/self/clear_refs").write_text("5")
+
+    def most(self) -> tuple[float, float]:
+        running = self._most()
+        return max(self._before, running), running
+
+    def _most(self) -> float:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+
+
+_HELD = _Held()
 
 
 def _in_a_line(error: Exception) -> str:

@@ -239,10 +239,10 @@ class _Match:
 
     def _leave(self, entry: _Entry) -> None:
         # In this order: looking for the overhead takes memory.
-        peak, overhead = _ask(entry, MEMORY), _ask(entry, OVERHEAD)
+        held, overhead = _ask(entry, MEMORY), _ask(entry, OVERHEAD)
         entry.stop()
-        if entry.row.ok:
-            entry.row = replace(entry.row, peak_mb=peak)
+        if entry.row.ok and held is not None:
+            entry.row = replace(entry.row, peak_mb=held[0], running_mb=held[1])
         if entry.row.ok and overhead is not None:
             entry.row = replace(entry.row, overhead_ms=overhead.ms, overhead_share=overhead.share)
 

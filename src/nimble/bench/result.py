@@ -31,6 +31,8 @@ class Row:
     """From the model in memory to the first answer, compilation included."""
     peak_mb: float | None = None
     """The most memory the process held, Python and torch included."""
+    running_mb: float | None = None
+    """The same once it had compiled and given its first answers."""
     error: float | None = None
     """max|y - y64| / max|y64|."""
     ratio: float | None = None

@@ -27,14 +27,18 @@ def eager_strides(
     have their `meta["val"]` corrected, and so have those computed from them.
     """
     with torch.no_grad(), torch.random.fork_rng(devices=place.generators):
-        results = _Run(module).run(*tensors)[:outputs]
+        results = _Run(module, outputs).run(*tensors)[:outputs]
     return [r.stride() if isinstance(r, torch.Tensor) else None for r in results]
 
 
 class _Run(fx.Interpreter):
-    def __init__(self, module: fx.GraphModule) -> None:
+    def __init__(self, module: fx.GraphModule, outputs: int) -> None:
         super().__init__(module)
         self.extra_traceback = False  # Ours says it in a line.
+        end = module.graph.output_node()
+        asked = {leaf for leaf in tree_leaves(end.args)[:outputs] if isinstance(leaf, fx.Node)}
+        self._unasked = {n for n in end.all_input_nodes if set(n.users) == {end}} - asked
+        """States as they would be afterwards: as large as the model, and looked at by nobody."""
         self._corrected: set[fx.Node] = set()
         fakes = (leaf for n in module.graph.nodes for leaf in tree_leaves(n.meta.get("val")))
         mode = next((leaf.fake_mode for leaf in fakes if isinstance(leaf, FakeTensor)), None)
@@ -50,6 +54,8 @@ class _Run(fx.Interpreter):
             ) from error
         if n.op == "call_function":
             self._correct(n, result)
+            if n in self._unasked:
+                return None
         return result
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

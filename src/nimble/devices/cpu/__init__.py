@@ -5,7 +5,7 @@ from nimble.devices.cpu.constants import make_constants
 from nimble.devices.cpu.machine import this_cpu
 from nimble.devices.cpu.measure import BYTE_NS, WAIT_NS, times_ns, with_measured_costs
 from nimble.devices.cpu.memo import key_of, recall, remember
-from nimble.devices.cpu.memory import allocate
+from nimble.devices.cpu.memory import allocate, give_back
 from nimble.devices.cpu.pool import ReplayPool
 from nimble.devices.cpu.replay import Bound, Replay
 
@@ -16,6 +16,7 @@ __all__ = [
     "Replay",
     "ReplayPool",
     "allocate",
+    "give_back",
     "key_of",
     "make_constants",
     "recall",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import mmap
 from collections import Counter
 from collections.abc import Iterable
@@ -27,6 +28,14 @@ def allocate(nbytes: int) -> torch.Tensor:
     whole = torch.frombuffer(pages, dtype=torch.uint8)
     start = -whole.data_ptr() % _HUGE
     return whole[start : start + nbytes]
+
+
+def give_back() -> None:
+    """Let the system have what was freed: the allocator of glibc keeps it otherwise, and whoever
+    looks at the process sees what a capture once needed."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def bring_together(tensors: list[torch.Tensor], others: Iterable[torch.Tensor]) -> None:

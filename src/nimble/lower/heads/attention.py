@@ -26,8 +26,8 @@ def _attention(opening: Opening, task: Task, given: Given) -> list[Task] | None:
     results = [result, _scratch(opening, task, room)]
     if sums is not None and not opening.unread(sums):
         results.append(sums)
-    return [call(task.name, "nimble.attention", _args(given), tuple(results), _numbers(given, q),
-                 task.origin)]  # fmt: skip
+    numbers = _numbers(given, q)
+    return [call(task.name, "nimble.attention", _args(given), tuple(results), numbers, task.origin)]
 
 
 def _gradient(opening: Opening, task: Task, given: Given) -> list[Task] | None:
@@ -44,9 +44,10 @@ def _gradient(opening: Opening, task: Task, given: Given) -> list[Task] | None:
     if dim % PANEL or value_dim % PANEL or queries * keys > _MOST_SCORES:
         return None
     room = _padded(queries) * (dim + value_dim + 2 + _ROWS + keys)
-    args = (given["grad_out"], *_args(given)[:3], given["out"], given["logsumexp"])
-    return [call(task.name, "nimble.attention_gradient", (*args, given["attn_mask"]),
-                 (*results, _scratch(opening, task, room)), _numbers(given, q), task.origin)]  # fmt: skip
+    tensors = (given["grad_out"], *_args(given)[:3], given["out"], given["logsumexp"])
+    args, written = (*tensors, given["attn_mask"]), (*results, _scratch(opening, task, room))
+    numbers = _numbers(given, q)
+    return [call(task.name, "nimble.attention_gradient", args, written, numbers, task.origin)]
 
 
 def _tensors(opening: Opening, given: Given) -> tuple[Value, Value, Value] | None:
