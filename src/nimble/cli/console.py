@@ -39,7 +39,7 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def steps() -> Iterator[Callable[[str], None]]:
-    """Say what is being done: in one line that changes on a terminal, elsewhere in one line each."""
+    """Say what is being done: in a line that changes on a terminal, elsewhere in a line each."""
     if not err.is_terminal:
         yield lambda said: err.print(said, highlight=False, soft_wrap=True)
         return
