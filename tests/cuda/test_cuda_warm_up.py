@@ -36,7 +36,9 @@ class Watching(StandIn):
 
 def test_what_tasks_made_is_kept_until_the_capture_ends() -> None:
     x = torch.randn(4, 6)
-    engine, cuda = on_standin(lambda x: (x.flip(0).roll(1) + x.roll(2), x.flip(1)), (x,), Watching())
+    engine, cuda = on_standin(
+        lambda x: (x.flip(0).roll(1) + x.roll(2), x.flip(1)), (x,), Watching()
+    )
     kinds = list(engine.plans[0].replay.kinds.values())
     assert kinds.count("copy") == 4, "operators that cannot write where they are told"
     assert isinstance(cuda, Watching)

@@ -64,10 +64,12 @@ def training_name(network: str, batch: int) -> str:
     return f"{network}@32x{batch}"
 
 
-def fit(
-    predictor: Predictor, without: Collection[str] = (), start: Mapping[str, float] | None = None
-) -> dict[str, float]:
-    """The constants that explain best what was published of all networks but `without`."""
+def fit(predictor: Predictor, without: Collection[str] = ()) -> dict[str, float]:
+    """The constants that explain best what was published of all networks but `without`.
+
+    Always begun at what is known before: a fit that is begun at another one, and ends where it
+    began because replays are not smooth, has seen what that one saw.
+    """
     free = [name for name, prior in PRIORS.items() if prior.free]
     known = np.log([PRIORS[name].value for name in free])
     spread = np.log([PRIORS[name].factor for name in free])
@@ -80,9 +82,8 @@ def fit(
         model = Model.of(values(logs), "fitted")
         return np.concatenate([_misses(predictor, model, without), (logs - known) / spread])
 
-    first = known if start is None else np.log([start[name] for name in free])
     found = least_squares(
-        off, first, diff_step=[_STEP] * len(free), xtol=1e-3, ftol=5e-4, max_nfev=20
+        off, known, diff_step=[_STEP] * len(free), xtol=1e-3, ftol=5e-4, max_nfev=20
     )
     return values(found.x)
 

@@ -83,7 +83,7 @@ def tables(captured: Mapping[str, Captured], report: Callable[[str], None]) -> T
     without = {}
     for network in measured:
         report(f"fitting without {network}")
-        without[network] = _model(fit(predictor, {network}, values))
+        without[network] = _model(fit(predictor, {network}))
     rows: list[Row] = []
     for held_out in (True, False):
         for cell in INFERENCE:
@@ -100,7 +100,7 @@ def tables(captured: Mapping[str, Captured], report: Callable[[str], None]) -> T
         network = case.network.partition("@")[0]
         if network not in without:
             report(f"fitting without {network}")
-            without[network] = _model(fit(predictor, {network}, values))
+            without[network] = _model(fit(predictor, {network}))
         rows += _latencies(predictor, case, without[network], True)
         rows += _latencies(predictor, case, everything, False)
     for case in OTHERS:
