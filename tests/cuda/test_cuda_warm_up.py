@@ -109,3 +109,11 @@ def test_warming_up_leaves_what_is_bound_alone() -> None:
     engine.run()
     assert x.tolist() == [1, 1, 1]
     assert result.tolist() == [2, 2, 2]
+
+
+def test_a_warm_up_draws_no_random_numbers_from_the_user() -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    on_standin(nn.Dropout(0.5).train(), (torch.ones(8),))
+    assert torch.equal(torch.rand(2), expected)
