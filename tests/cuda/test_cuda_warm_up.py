@@ -117,3 +117,11 @@ def test_a_warm_up_draws_no_random_numbers_from_the_user() -> None:
     torch.manual_seed(3)
     on_standin(nn.Dropout(0.5).train(), (torch.ones(8),))
     assert torch.equal(torch.rand(2), expected)
+
+
+def test_a_warm_up_runs_on_inputs_that_make_sense() -> None:
+    model = nn.Embedding(10, 4)
+    few, many = torch.tensor([1, 2]), torch.arange(10)
+    engine, _ = on_standin(model, (few,))
+    for rows in (many, few):  # The second is captured again, on the arena of the first.
+        assert torch.equal(engine(rows), model(rows).detach())
