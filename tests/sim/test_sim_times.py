@@ -6,7 +6,7 @@ import pytest
 
 from nimble.devices.sim import Gpu, default_constants
 from nimble.devices.sim.times import Times, times
-from nimble.devices.sim.work import DEPTH, TILE, THREADS, Kernel, Kind, Work
+from nimble.devices.sim.work import DEPTH, THREADS, TILE, Kernel, Kind, Work
 
 GPU = Gpu("a GPU", "a test", 10, 1.0, 8.0, 100.0, 8.0, 2.0)
 CONSTANTS = default_constants()
