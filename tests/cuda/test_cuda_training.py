@@ -174,4 +174,4 @@ OTHERS = [
 @pytest.mark.full
 @pytest.mark.parametrize("name", OTHERS)
 def test_steps_of_other_networks_in_a_few_orders(name: str) -> None:
-    check(name, 3, range(10, 6000))
+    check(name, 3, range(10, 9000))
