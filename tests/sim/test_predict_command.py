@@ -52,6 +52,7 @@ def test_a_network_with_branches(tmp_path):
     assert page.tags.count("svg") >= 2
     assert "A prediction, not a measurement" in text
     assert f"{error.worst:.0%} at worst" in text
+    assert "@media (max-width: 36rem)" in text, "bars have no room beside their names on a phone"
     for svg in text.split("<svg")[1:]:
         ElementTree.fromstring("<svg" + svg.partition("</svg>")[0] + "</svg>")
 

@@ -12,7 +12,7 @@ from torch import nn
 from nimble import zoo
 from nimble.devices.sim import choose_for_gpu, costs, predict, predict_eager
 from nimble.errors import InputError, MemoryLimitError
-from nimble.foresee import Subject, capture_call, foresee
+from nimble.foresee import Subject, capture_call, capture_step, foresee
 from nimble.graph import Costs, Graph
 from nimble.schedule import prove, schedule
 
@@ -131,6 +131,17 @@ def test_1500_tasks_within_two_seconds():
     graph = from_edges(nasnet_like(1500), [1 << 20] * 2000)
     start = time.process_time()
     choose_for_gpu(graph, "v100")
+    assert time.process_time() - start < 2
+
+
+def test_a_captured_step_of_more_than_a_thousand_tasks_within_two_seconds():
+    model, inputs = zoo.untrained("mobilenet_v2@32x2")
+    optimizer = torch.optim.SGD(model.train().parameters(), lr=0.1, momentum=0.9)
+    batch = (*inputs, torch.zeros(2, dtype=torch.long))
+    subject = capture_step(model, nn.functional.cross_entropy, optimizer, batch, "a step")
+    assert len(subject.planned.tasks) > 1000
+    start = time.process_time()
+    foresee(subject, "v100")
     assert time.process_time() - start < 2
 
 

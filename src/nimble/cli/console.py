@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,3 +35,13 @@ def or_exit(action: Callable[[], T]) -> T:
 def check_writable(path: Path) -> None:
     if path.is_dir() or not os.access(path.parent, os.W_OK):
         raise InputError(f"{path}: no file can be written there")
+
+
+@contextmanager
+def steps() -> Iterator[Callable[[str], None]]:
+    """Say what is being done: in a line that changes on a terminal, elsewhere in a line each."""
+    if not err.is_terminal:
+        yield lambda said: err.print(said, highlight=False, soft_wrap=True)
+        return
+    with err.status("") as status:
+        yield status.update

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import track
 from rich.table import Table
 
-from nimble.cli.console import check_writable, err, or_exit, out
+from nimble.cli.console import check_writable, or_exit, out, steps
 from nimble.cli.reproduce_dally import dally_command
 from nimble.reproduce.figures import write_figures
 from nimble.reproduce.rows import Row, Tables, networks, tables
@@ -39,10 +38,11 @@ def nimble_command(
         or_exit(partial(check_writable, json_file))
     wanted = list(networks())
     captured = {}
-    for name, capture in track(wanted, "capturing", console=err, transient=True):
-        captured[name] = or_exit(capture)
-    with err.status("fitting") as status:
-        found = tables(captured, status.update)
+    with steps() as say:
+        for place, (name, capture) in enumerate(wanted, 1):
+            say(f"capturing {name} ({place} of {len(wanted)})")
+            captured[name] = or_exit(capture)
+        found = tables(captured, say)
     for row_table in _tables(found):
         out.print(row_table)
     out.print(_summary(found), highlight=False, soft_wrap=True)

@@ -55,6 +55,14 @@ svg text { font: 11px system-ui, sans-serif; fill: var(--soft); }
 .legend i { display: inline-block; width: .8rem; height: .8rem; border-radius: 2px;
   margin-right: .4rem; vertical-align: -.08rem; }
 li { color: var(--soft); }
+@media (max-width: 36rem) {
+  main { padding: 1.25rem .75rem 2.5rem; } section { padding: .9rem .9rem 1rem; }
+  h1 { font-size: 1.35rem; } ul { padding-left: 1.1rem; }
+  .bars { grid-template-columns: 1fr max-content; grid-auto-flow: dense; gap: .15rem .8rem; }
+  .bars > :nth-child(3n+2) { grid-column: 1 / -1; margin-bottom: .5rem; }
+  th, td { padding: .3rem .35rem; } th { white-space: normal; vertical-align: bottom; }
+  td:first-child { white-space: normal; min-width: 7rem; }
+}
 """
 
 

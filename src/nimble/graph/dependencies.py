@@ -56,6 +56,14 @@ def dependencies(graph: Graph) -> list[set[int]]:
     Reads wait for the writers of what they read; a task that overwrites memory waits for those who
     wrote or still read what was there.
     """
+    known: list[set[int]] | None = graph.__dict__.get("_dependencies")
+    if known is None:
+        # Many ask, and a graph does not change.
+        known = graph.__dict__["_dependencies"] = _dependencies(graph)
+    return [set(before) for before in known]
+
+
+def _dependencies(graph: Graph) -> list[set[int]]:
     writers = writers_of(graph)
     before: list[set[int]] = [set() for _ in graph.tasks]
     for t, task in enumerate(graph.tasks):

@@ -39,7 +39,7 @@ class Predictor:
 
     def __init__(self, networks: Mapping[str, Captured]) -> None:
         self.networks = networks
-        self._replays: dict[tuple[str, str, str, Constants], float] = {}
+        self._replays: dict[tuple[str, str, str, bool, Constants], float] = {}
 
     def eager_ns(self, name: str, gpu: str, model: Model) -> float:
         """PyTorch's own."""
@@ -49,22 +49,29 @@ class Predictor:
         issued = np.cumsum(host_ns(found.eager, found.called, model.host))
         return in_sequence(issued, taken.alone * there)
 
-    def single_ns(self, name: str, gpu: str, model: Model, mode: str = "graph") -> float:
+    def single_ns(
+        self, name: str, gpu: str, model: Model, mode: str = "graph", *, fused: bool = True
+    ) -> float:
         """A captured graph, or launches from C++, on one stream."""
-        alone = times(self.networks[name].work, find_gpu(gpu), model.constants).alone
+        found = self.networks[name]
+        work = found.work if fused else found.eager
+        alone = times(work, find_gpu(gpu), model.constants).alone
         each = model.host.launch_us * 1e3 if mode == "launch" else 0.0
         start = model.constants.graph_us * 1e3 if mode == "graph" else each
         return in_sequence(start + each * np.arange(len(alone)), alone)
 
-    def multi_ns(self, name: str, gpu: str, model: Model, mode: str = "graph") -> float:
+    def multi_ns(
+        self, name: str, gpu: str, model: Model, mode: str = "graph", *, fused: bool = True
+    ) -> float:
         """The same on the streams of Nimble's assignment."""
-        key = (name, gpu, mode, model.constants)
+        key = (name, gpu, mode, fused, model.constants)
         if key not in self._replays:
             found = self.networks[name]
-            taken = times(found.work, find_gpu(gpu), model.constants)
+            work = found.work if fused else found.eager
+            assignment = found.assignment if fused else found.unfused
             _, ends = replay(
-                taken, found.assignment.streams, found.assignment.waits,
-                range(found.work.tasks), mode, model.constants, model.host,
+                times(work, find_gpu(gpu), model.constants), assignment.streams, assignment.waits,
+                range(work.tasks), mode, model.constants, model.host,
             )  # fmt: skip
             self._replays[key] = max(ends)
         return self._replays[key]

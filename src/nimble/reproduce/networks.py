@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -37,6 +38,11 @@ class Captured:
     """Its streams and waits."""
     updates: NDArray[np.int64]
     """Of a training step: the tasks of the update in the eager graph."""
+
+    @cached_property
+    def unfused(self) -> Assignment:
+        """Streams and waits of the operators as PyTorch calls them."""
+        return concurrent(order_of(self.subject.eager))
 
 
 def capture_network(name: str) -> Captured:

@@ -38,6 +38,8 @@ class Latency:
     eager: float | None
     single: float
     multi: float
+    fused: bool = True
+    """Batch norms and pointwise chains are parts of other kernels; else PyTorch's one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ NO_HELP = (
     Latency(_ISSUE, "inception_v3", "rtx2080s", "recent", "graph", 8.213, 2.248, 2.314),
     Latency(_ISSUE, "inception_v3@299x8", "rtx2080s", "recent", "graph", 25.68, 17.35, 16.43),
     Latency(_ISSUE, "densenet201", "rtx2080s", "recent", "graph", 29.02, 5.54, 5.57),
+    Latency(_ISSUE, "densenet201@224x8", "rtx2080s", "recent", "graph", 31.05, 24.18, 24.13),
 )
 """Where several streams do not help, or hardly."""
 
@@ -86,10 +89,11 @@ OTHERS = (
     Latency("IOS", "randwire", "v100", "recent", "launch", None, 8.49, 6.27),
     Latency("IOS", "nasnet_a_large", "v100", "recent", "launch", None, 22.95, 16.78),
     Latency("IOS", "squeezenet", "v100", "recent", "launch", None, 0.86, 0.98),
-    Latency("Opara", "googlenet", "a100", "recent", "graph", 3.588, 1.868, 1.110),
+    Latency("Opara", "googlenet", "a100", "recent", "graph", 3.588, 1.868, 1.110, False),
 )
 """Other systems. IOS launches cuDNN's kernels from C++, without a graph; several streams are its
-greedy schedule. Opara does not say which GPU its example ran on; its paper's is an A100."""
+greedy schedule. Opara captures PyTorch's own kernels, and does not say which GPU its example ran
+on; its paper's is an A100."""
 
 RESNET50_MS, RESNET50_STEP_MS = 1.888, 17.79
 """Nimble's repository (NIMBLE_EVAL.md): ResNet-50 by one stream, at batch 1, and a training step on

@@ -83,7 +83,7 @@ def tables(captured: Mapping[str, Captured], report: Callable[[str], None]) -> T
     without = {}
     for network in measured:
         report(f"fitting without {network}")
-        without[network] = _model(fit(predictor, {network}, values))
+        without[network] = _model(fit(predictor, {network}))
     rows: list[Row] = []
     for held_out in (True, False):
         for cell in INFERENCE:
@@ -100,7 +100,7 @@ def tables(captured: Mapping[str, Captured], report: Callable[[str], None]) -> T
         network = case.network.partition("@")[0]
         if network not in without:
             report(f"fitting without {network}")
-            without[network] = _model(fit(predictor, {network}, values))
+            without[network] = _model(fit(predictor, {network}))
         rows += _latencies(predictor, case, without[network], True)
         rows += _latencies(predictor, case, everything, False)
     for case in OTHERS:
@@ -150,8 +150,8 @@ def _latencies(predictor: Predictor, case: Latency, fitted: Model, held_out: boo
     model = Model(fitted.constants, find_host(case.host))
     name, gpu = case.network, case.gpu
     where = f"{case.source}, {gpu}"
-    single = predictor.single_ns(name, gpu, model, case.mode) / 1e6
-    multi = predictor.multi_ns(name, gpu, model, case.mode) / 1e6
+    single = predictor.single_ns(name, gpu, model, case.mode, fused=case.fused) / 1e6
+    multi = predictor.multi_ns(name, gpu, model, case.mode, fused=case.fused) / 1e6
     if case.eager is not None:
         eager = predictor.eager_ns(name, gpu, model) / 1e6
         yield Row(name, f"PyTorch ({where})", case.eager, eager, held_out, "ms")

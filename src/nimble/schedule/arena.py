@@ -18,6 +18,9 @@ _PLACEMENTS = 30_000
 _MOST_ROUNDS = 200
 _FRESH_START = 12
 _BLAME = 1.5
+_SMALL, _PATIENT_ROUNDS, _PATIENT_START, _PATIENT_BLAME = 600, 200, 100, 1.1
+"""If that was not enough, graphs of few values are searched once more: longer, and with a
+lighter hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +52,21 @@ def arrange(homes: Sequence[Home], order: Order, limit: int | None = None) -> Ar
     goal = int(_CLOSE * bound)
     if limit is not None:
         goal = min(goal, limit) if bound <= limit else best.bytes
-    for turn in range(1, min(_MOST_ROUNDS, max(3, _PLACEMENTS // len(homes)))):
+    rounds = min(_MOST_ROUNDS, max(3, _PLACEMENTS // len(homes)))
+    patient = _PATIENT_ROUNDS if len(homes) <= _SMALL else 0
+    again = _priorities(sizes, conflicts)
+    for turn in range(1, rounds + patient):
         if best.bytes <= goal:
             break
-        if turn % _FRESH_START == 0:
+        out = np.array(arena.offsets) + sizes > bound
+        if turn >= rounds and (turn - rounds) % _PATIENT_START == 0:
+            priority = next(again)
+        elif turn > rounds:
+            priority = priority * np.where(out, _PATIENT_BLAME, 1)
+        elif turn % _FRESH_START == 0:
             priority = next(starts)
         else:
-            priority = priority * np.where(np.array(arena.offsets) + sizes > bound, _BLAME, 1)
+            priority = priority * np.where(out, _BLAME, 1)
         arena = _place(sizes, conflicts, priority)
         if arena.bytes < best.bytes:
             best = arena

@@ -10,7 +10,7 @@ from nimble.schedule.assignment import Assignment, Timing, assign
 from nimble.schedule.bounds import every_order
 from nimble.schedule.frugal import frugal
 from nimble.schedule.lifetimes import Home
-from nimble.schedule.listing import ladder, spread
+from nimble.schedule.listing import ladder, spreads
 from nimble.schedule.order import Order
 
 _MOST_STREAMS = 16
@@ -47,7 +47,7 @@ def _candidates(
     for place, task in enumerate(lean):
         priority[task] = -place
     others = [assign(order, [order.sequence]), assign(order, [lean])]
-    for count in ladder(min(len(fastest.streams), _MOST_STREAMS)):
-        others.append(spread(order, timing, count))
-        others.append(spread(order, timing, count, priority))
+    counts = list(ladder(min(len(fastest.streams), _MOST_STREAMS)))
+    for first in (None, priority):
+        others += spreads(order, timing, counts, first)
     yield from sorted(others, key=lambda a: (timing.finish(a), len(a.streams)))

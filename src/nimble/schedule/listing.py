@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
 from nimble.schedule.assignment import Assignment, Timing, assign
@@ -20,16 +20,25 @@ def spread(
     Each part is spread over the number of streams that ends it soonest, which may be one. Tasks of
     the highest `priority` go first: by default those with the longest path to the end.
     """
+    (found,) = spreads(order, timing, (limit,), priority)
+    return found
+
+
+def spreads(
+    order: Order, timing: Timing, limits: Iterable[int], priority: Sequence[int] | None = None
+) -> Iterator[Assignment]:
+    """The same for several limits; what is tried for one is not tried again for another."""
     if priority is None:
         priority = timing.critical_paths(order)
-    streams: list[list[int]] = [[]]
-    for part, leads, follows in parts_of(order):
-        spread_part = _best(_Part(order, timing, priority, part, leads, follows), limit)
-        for s, tasks in enumerate(spread_part):
-            if s == len(streams):
-                streams.append([])
-            streams[s] += tasks
-    return assign(order, [stream for stream in streams if stream])
+    parts = [_Part(order, timing, priority, *part) for part in parts_of(order)]
+    for limit in limits:
+        streams: list[list[int]] = [[]]
+        for part in parts:
+            for s, tasks in enumerate(_best(part, limit)):
+                if s == len(streams):
+                    streams.append([])
+                streams[s] += tasks
+        yield assign(order, [stream for stream in streams if stream])
 
 
 def ladder(limit: int) -> Iterator[int]:
@@ -72,13 +81,17 @@ class _Part:
     """The task before the part is on stream 0, and whoever is elsewhere waits for it."""
     follows: bool
     """The task after the part is on stream 0, and waits for whoever is elsewhere."""
+    tried: dict[tuple[int, bool], tuple[list[list[int]], int]] = field(default_factory=dict)
+    """By number of streams and `return_trip`: what came of it."""
 
 
 def _best(part: _Part, limit: int) -> list[list[int]]:
     best, soonest = [part.tasks], sum(part.timing.tasks[task] for task in part.tasks)
     for count in ladder(min(limit, len(part.tasks))):
         for return_trip in (False, True) if part.timing.wait else (False,):
-            streams, end = _list_schedule(part, count, return_trip)
+            if (count, return_trip) not in part.tried:
+                part.tried[count, return_trip] = _list_schedule(part, count, return_trip)
+            streams, end = part.tried[count, return_trip]
             if end < soonest:
                 best, soonest = streams, end
         if not streams[-1]:

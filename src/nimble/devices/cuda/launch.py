@@ -181,8 +181,10 @@ class Launch:
         """What is issued inside comes after the caller's work so far, and before its next."""
         current, origin = self._api.current(), self._streams[0]
         self._api.wait(origin, self._recorded(current))
-        yield
-        self._api.wait(current, self._recorded(origin))
+        try:
+            yield
+        finally:
+            self._api.wait(current, self._recorded(origin))
 
     @contextlib.contextmanager
     def _below_autograd(self) -> Iterator[None]:

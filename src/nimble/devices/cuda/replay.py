@@ -62,9 +62,7 @@ class CudaReplay:
         self._workspace = 0
         with arena.turn():
             arena.reserve(room(schedule)[1])
-            self._static = self.captured_on({})
-            self.warm_up(example)
-            self._static.launch.capture()
+            self._static = self.captured_on({}, example)
 
     def __len__(self) -> int:
         return 1
@@ -77,7 +75,7 @@ class CudaReplay:
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         self.check(inputs)
         with self.arena.turn(), torch.no_grad():
-            self._static = self.renewed(self._static, {})
+            self._static = self.renewed(self._static, {}, inputs)
             self._fill(inputs)
             self._static.launch.run()
             for index, id in self._written:
@@ -106,7 +104,7 @@ class CudaReplay:
         """Every task timed by events, not captured: launching takes the host longer than a graph
         does, so that gaps between tasks are wider here. The model's state is left alone."""
         with self.arena.turn(), self._unchanged():
-            self._static = self.renewed(self._static, {})
+            self._static = self.renewed(self._static, {}, inputs)
             self._fill(inputs)
             begin = self._api.event(timed=True)
             self._api.record(begin, self._api.current())
@@ -190,17 +188,11 @@ class CudaReplay:
 
     # Making
 
-    def warm_up(self, example: Sequence[torch.Tensor]) -> None:
-        """Run once, uncaptured: libraries allocate what they will need, and choose algorithms."""
-        with self._unchanged():
-            self._fill(example)
-            before = self._api.allocated()
-            self._static.launch.warm_up()
-            self._api.synchronize()
-            self._workspace = max(0, self._api.allocated() - before)
-
-    def captured_on(self, given: Mapping[int, torch.Tensor]) -> Captured:
-        """The schedule on inputs and results that lie elsewhere than in the block."""
+    def captured_on(
+        self, given: Mapping[int, torch.Tensor], inputs: Sequence[torch.Tensor]
+    ) -> Captured:
+        """The schedule, warmed up and captured. `given` are inputs and results that lie elsewhere
+        than in the block; those that lie there are filled with `inputs`."""
         memory = Memory(self.schedule, self.arena.block, self._tensors, given)
         launch = Launch(
             self._api,
@@ -211,15 +203,27 @@ class CudaReplay:
             self._streams,
             tuned=self._tuned,
         )
+        updated = [memory[id] for _, id in self._written if id in given]
+        with self._unchanged(updated):
+            for id, tensor in zip(self.graph.inputs, inputs, strict=True):
+                if id not in given:
+                    memory[id].copy_(tensor)
+            # In this thread and on this memory: libraries remember what they chose by both, and
+            # cannot choose while a stream is capturing.
+            before = self._api.allocated()
+            launch.warm_up()
+            self._api.synchronize()
+            self._workspace = max(self._workspace, self._api.allocated() - before)
+        launch.capture()
         return Captured(memory, launch, self._epoch)
 
-    def renewed(self, old: Captured, given: Mapping[int, torch.Tensor]) -> Captured:
+    def renewed(
+        self, old: Captured, given: Mapping[int, torch.Tensor], inputs: Sequence[torch.Tensor]
+    ) -> Captured:
         """The same on where memory is by now; captured again if any of it was moved."""
         if old.epoch == self._epoch and old.memory.block is self.arena.block:
             return old
-        new = self.captured_on(given)
-        new.launch.capture()
-        return new
+        return self.captured_on(given, inputs)
 
     def _fill(self, inputs: Sequence[torch.Tensor]) -> None:
         for id, tensor in zip(self.graph.inputs, inputs, strict=True):
@@ -271,19 +275,20 @@ class CudaReplay:
         }
 
     @contextlib.contextmanager
-    def _unchanged(self) -> Iterator[None]:
-        """The model's state and the random generator are as before afterwards."""
+    def _unchanged(self, others: Sequence[torch.Tensor] = ()) -> Iterator[None]:
+        """The model's state, the random generator and `others` are as before afterwards."""
         generator = self._api.generator()
         random = generator.get_state()
-        states = {name: copy_exactly(self._tensors[name]) for name in self._states}
+        held = [*(self._tensors[name] for name in self._states), *others]
+        copies = [copy_exactly(tensor) for tensor in held]
         try:
             with torch.no_grad():
                 yield
         finally:
             generator.set_state(random)
             with torch.no_grad():
-                for name, state in states.items():
-                    self._tensors[name].copy_(state)
+                for tensor, before in zip(held, copies, strict=True):
+                    tensor.copy_(before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,8 +312,7 @@ class CudaBound:
         self.outputs = replay.shown(inputs, roots)
         """Written by every run."""
         with replay.arena.turn():
-            self._captured = replay.captured_on(self._given)
-            self._captured.launch.capture()
+            self._captured = replay.captured_on(self._given, inputs)
 
     def run(self) -> None:
         replay = self._replay
@@ -317,7 +321,7 @@ class CudaBound:
             if tensor.data_ptr() != at:
                 raise _aten.Mismatch(index, "lies elsewhere than when it was bound")
         with replay.arena.turn(), torch.no_grad():
-            self._captured = replay.renewed(self._captured, self._given)
+            self._captured = replay.renewed(self._captured, self._given, self._inputs)
             self._captured.launch.run()
             replay.count_versions()
 

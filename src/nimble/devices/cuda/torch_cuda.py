@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -112,8 +113,9 @@ class TorchCuda:
     def capture(self, graph: Graph, stream: Stream) -> Iterator[None]:
         # Not torch.cuda.graph, which leaves its stream the current one after an error.
         self.synchronize()
+        gc.collect()  # A graph or an event that is found unreachable later would end the capture.
         pool = torch.cuda.graph_pool_handle()
-        with torch.cuda.stream(stream):
+        with torch.cuda.stream(stream), self._own_workspaces():
             graph.capture_begin(pool=pool, capture_error_mode="thread_local")
             try:
                 yield
@@ -125,6 +127,17 @@ class TorchCuda:
                     torch._C._cuda_endAllocateToPool(self._index, pool)
                 raise
             graph.capture_end()
+
+    @contextlib.contextmanager
+    def _own_workspaces(self) -> Iterator[None]:
+        """PyTorch keeps cuBLAS's workspaces by stream, and drops those of a graph's stream with the
+        graph (pytorch#193402). Other graphs of the stream must not have theirs there: what is made
+        inside lies in the pool of this graph, and is nobody else's."""
+        torch._C._cuda_clearCublasWorkspaces()
+        try:
+            yield
+        finally:
+            torch._C._cuda_clearCublasWorkspaces()
 
     def replay(self, graph: Graph) -> None:
         graph.replay()

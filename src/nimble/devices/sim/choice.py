@@ -16,13 +16,15 @@ from nimble.graph import Graph
 from nimble.schedule import Schedule, schedule, schedule_on
 from nimble.schedule.assignment import Assignment, Timing, assign, concurrent
 from nimble.schedule.build import order_of
-from nimble.schedule.listing import ladder, parts_of, spread
+from nimble.schedule.listing import ladder, parts_of, spreads
 from nimble.schedule.order import Order
 
 _CLEARLY = 0.98
 """Several streams have to be predicted to take at most this much of the time on one: they take more
 memory, and the model errs."""
 
+_HOPELESS = 1.1
+"""Of the best time so far: no other order of launching makes up for that."""
 
 MOST_STREAMS = 32
 """PyTorch hands out streams of a pool of so many: a further one would be one of those again."""
@@ -121,21 +123,22 @@ class _Search:
             return  # Nothing to be had.
         widest = concurrent(order)
         assignments = [] if len(widest.streams) > most else [("Nimble's assignment", widest)]
-        for count in ladder(min(most, len(widest.streams))):
-            assignments.append((f"at most {count}", spread(order, self._timing, count)))
+        counts = list(ladder(min(most, len(widest.streams))))
+        fewer = spreads(order, self._timing, counts)
+        assignments += zip((f"at most {count}" for count in counts), fewer, strict=True)
         seen: set[tuple[tuple[int, ...], ...]] = set()
         tried = [one]
         for name, assignment in assignments:
             if assignment.streams in seen or len(assignment.streams) < 2:
                 continue
             seen.add(assignment.streams)
-            best = min(
-                (
-                    self._tried(f"{name}, {how}", assignment, launch)
-                    for how, launch in self._launches(assignment)
-                ),
-                key=lambda candidate: candidate.ns,
-            )
+            best: _Candidate | None = None
+            for how, launch in self._launches(assignment):
+                if best is not None and best.ns > _HOPELESS * min(c.ns for c in tried):
+                    break
+                found = self._tried(f"{name}, {how}", assignment, launch)
+                best = found if best is None or found.ns < best.ns else best
+            assert best is not None
             tried.append(best)
             yield best
         mixed = self._mixed(tried)

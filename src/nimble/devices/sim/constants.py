@@ -18,7 +18,7 @@ class Constants:
     """
 
     floor_us: float
-    """The smallest kernel, from the end of the one before it in its stream to its own end."""
+    """What even the smallest kernel takes, from the end of the one before it in its stream."""
     matrix: float
     """Of the peak: dense convolutions and matrix products that fill the GPU."""
     grouped: float
@@ -40,7 +40,7 @@ class Constants:
     """From the end of a kernel to the start of one on another stream that waits for it, beyond what
     it would be on the same stream."""
     node_us: float
-    """Between the starts of any two kernels of one graph."""
+    """Between the starts of any two kernels of one graph, and from one's end to the next."""
     graph_us: float
     """Launching a graph."""
 

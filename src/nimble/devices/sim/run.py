@@ -10,6 +10,8 @@ from itertools import pairwise
 from nimble.devices.sim.times import Times
 from nimble.errors import ScheduleError
 
+_NEVER = float("inf")
+
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
@@ -72,11 +74,11 @@ def run(
     rates: list[float] = []
     now = free = 0.0
     while pending or running:
-        finish = min(
-            (now + left[task] / rate for task, rate in zip(running, rates, strict=True) if rate),
-            default=float("inf"),
-        )
-        begin = max(pending[0][0], free) if pending else float("inf")
+        finish = _NEVER
+        for task, rate in zip(running, rates, strict=True):
+            if rate and now + left[task] / rate < finish:
+                finish = now + left[task] / rate
+        begin = max(pending[0][0], free) if pending else _NEVER
         then = min(finish, max(begin, now))
         for task, rate in zip(running, rates, strict=True):
             left[task] -= (then - now) * rate
@@ -113,19 +115,25 @@ def _rates(
     if len(running) == 1:
         return [1.0]
     free_processors = free_bandwidth = 1.0
+    beside = 0.0
     rates, used = [], []
     for task in running:
-        rate = 1.0
-        if processors[task] > free_processors:
-            rate = free_processors / processors[task]
-        if bandwidth[task] * rate > free_bandwidth:
-            rate = free_bandwidth / bandwidth[task]
-        free_processors = max(0.0, free_processors - rate * processors[task])
-        free_bandwidth = max(0.0, free_bandwidth - rate * bandwidth[task])
+        rate, mine, moved = 1.0, processors[task], bandwidth[task]
+        if mine > free_processors:
+            rate = free_processors / mine
+        if moved * rate > free_bandwidth:
+            rate = free_bandwidth / moved
+        free_processors -= rate * mine
+        free_bandwidth -= rate * moved
+        if free_processors < 0.0:  # Of rounding.
+            free_processors = 0.0
+        if free_bandwidth < 0.0:
+            free_bandwidth = 0.0
         rates.append(rate)
-        used.append(rate * max(processors[task], bandwidth[task]))
-    beside = sum(used)
+        held = rate * (mine if mine > moved else moved)
+        used.append(held)
+        beside += held
     return [
-        rate / (1.0 + interference * (beside - mine))
-        for rate, mine in zip(rates, used, strict=True)
+        rate / (1.0 + interference * (beside - held))
+        for rate, held in zip(rates, used, strict=True)
     ]

@@ -12,6 +12,9 @@ from nimble.devices.sim.gpus import Gpu
 from nimble.devices.sim.work import TILE, Kind, Work
 from nimble.graph import DType
 
+_SOME = 4
+"""Tiles a multiprocessor, with which larger ones pay."""
+
 
 @dataclass(frozen=True, slots=True)
 class Times:
@@ -30,10 +33,10 @@ class Times:
 
 
 def times(work: Work, gpu: Gpu, constants: Constants) -> Times:
-    """A kernel takes a fixed time, and the longer of its arithmetic and its bytes.
+    """A kernel takes the longer of its arithmetic and its bytes, and never less than `floor`.
 
     A matrix product takes at least what one tile of its result takes alone on a multiprocessor,
-    and half a tile while the last ones end.
+    and half a tile while the last ones end, when half of the GPU is free for others.
     """
     peaks = np.array(
         [
@@ -46,19 +49,33 @@ def times(work: Work, gpu: Gpu, constants: Constants) -> Times:
     rate = peaks[work.peak] * reached[work.kind] / 1e9
     flops = work.flops * np.where(work.square, constants.winograd, 1.0)
     arithmetic = flops / rate
-    tile = np.where(work.kind == Kind.MATRIX, 2.0 * TILE * TILE * work.depth * gpu.sms / rate, 0.0)
-    computing = np.maximum(arithmetic + tile / 2, constants.latency * tile)
+    matrix = work.kind == Kind.MATRIX
+    tile = np.where(matrix, 2.0 * TILE * TILE * work.depth * gpu.sms / rate, 0.0)
+    larger = np.where(matrix, _larger(work.blocks, gpu), 1)
+    ending = tile * larger / 2
+    computing = np.maximum(arithmetic + ending, constants.latency * tile)
     # What fits in the cache was left there by the kernels before.
-    faster = np.where(work.bytes <= gpu.l2_mb * 1e6, constants.cache, 1.0)
-    moving = work.bytes / (gpu.bandwidth * constants.memory / 1e9) / faster
+    fits = work.bytes <= gpu.l2_mb * 1e6
+    moving = work.bytes / (gpu.bandwidth * constants.memory / 1e9)
+    cached = moving / constants.cache
+    moving = np.where(fits, cached, moving)
     busy = np.maximum(computing, moving)
-    each = constants.floor_us * 1e3 + busy
+    each = np.maximum(constants.floor_us * 1e3, constants.node_us * 1e3 + busy)
     alone = _by_task(work, each)
-    room = np.where(work.kind == Kind.MATRIX, constants.slots, 1.0) * gpu.sms
-    # Kernels that only move data leave room beside them for those that compute.
-    processors = np.where(work.kind == Kind.MOVE, 0.0, np.minimum(1.0, work.blocks / room) * each)
+    # All multiprocessors draw as much as the cache gives; for what memory gives, fewer are needed.
+    held = each - busy + np.maximum(computing, cached)
+    held -= np.where(arithmetic + ending >= busy, ending, 0.0)
+    room = np.where(matrix, constants.slots, 1.0) * gpu.sms
+    processors = np.minimum(1.0, work.blocks / larger / room) * held
     whole = np.maximum(alone, 1.0)
     return Times(alone, _by_task(work, processors) / whole, _by_task(work, moving) / whole)
+
+
+def _larger(tiles: NDArray[np.float64], gpu: Gpu) -> NDArray[np.int64]:
+    """How many of our tiles libraries make into one: of 32, 64 and 128 rows and columns they take
+    the largest of which every multiprocessor still gets some."""
+    each = tiles / (_SOME * gpu.sms)
+    return np.where(each >= 16, 16, np.where(each >= 4, 4, 1))
 
 
 def _by_task(work: Work, each: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -14,10 +14,10 @@ from nimble.errors import InputError
 from nimble.graph import Arg, DType, Graph, Ref, Task, Value
 
 TILE = 32
-"""Rows and columns of what one thread block of a matrix product computes."""
+"""Rows and columns of what one thread block of a small matrix product computes."""
 THREADS = 2048
 """That a multiprocessor holds at once."""
-DEPTH = 256
+DEPTH = 512
 """Longer sums are split between thread blocks."""
 
 
