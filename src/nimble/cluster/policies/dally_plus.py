@@ -3,8 +3,9 @@
 A job's place is `submitted + weight x GPU-seconds left`: little work goes first, and whoever has
 waited long is overtaken by ever less. It waits for GPUs that would slow it by more than
 `tolerance`, contention counted. Where enough GPUs are free but scattered, small jobs move aside for
-it; else it takes over those of jobs behind it if these free a domain that is tight enough. Nobody starves: a job that has waited `bound_s` in all is overdue, and no job
-that was submitted later starts before it (docs/policies.md has the proof).
+it; else it takes over those of jobs behind it if these free a domain that is tight enough. Nobody
+starves: a job that has waited `bound_s` in all is overdue, and no job that was submitted later
+starts before it (docs/policies.md has the proof).
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from nimble.cluster.policies.offer import Offer, offer, outranked, take_over
 from nimble.cluster.policies.room import Room
 from nimble.cluster.policy import Decision, Memory, Reason
 from nimble.cluster.state import JobState
-from nimble.cluster.topology import Placement
 from nimble.cluster.view import Draft, View
 
 
