@@ -34,7 +34,7 @@ FREE = (
 )  # fmt: skip
 # These know how much of a job is left, beforehand.
 KNOWING = ("dally+", "srtf", "srsf")
-# No policy: each job at once, at its tightest placement, with nobody else there. None can do better.
+# Each job at once, at its tightest placement, with nobody else there: no policy can do better.
 ALONE = "alone"
 
 
