@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil, inf, log
 from typing import ClassVar
 
-from nimble.cluster.policies.offer import dealt, next_round
+from nimble.cluster.policies.offer import dealt
 from nimble.cluster.policy import Decision, Memory, Reason
 from nimble.cluster.state import JobState
 from nimble.cluster.view import Draft, View
@@ -15,11 +15,11 @@ class Themis:
     """Knows how long jobs will take, from what they report.
 
     A job's finish-time ratio is (time since submission + time left) / the time it would take on its
-    fair share of the GPUs. Every `round_s`, GPUs that are free or whose lease has ended are
-    auctioned. Of the jobs without GPUs, the share `1 - openness` with the largest ratios bids. The
-    paper's auction maximises the product of the bidders' inverse ratios; here bids are served
-    greedily, by how much a lease on the best free placement adds to its logarithm per GPU. What
-    they leave goes to the others, the largest ratio first.
+    fair share of the GPUs. GPUs that are free or whose lease has ended are auctioned: of the jobs
+    without GPUs, the share `1 - openness` with the largest ratios bids. The paper's auction
+    maximises the product of the bidders' inverse ratios; here bids are served greedily, by how much
+    a lease on the best free placement adds to its logarithm per GPU. What they leave goes to the
+    others, the largest ratio first.
     """
 
     name = "themis"
@@ -29,12 +29,10 @@ class Themis:
         "lease_lost": "its lease ended, and jobs that are later than it won its GPUs",
     }
 
-    def __init__(
-        self, openness: float = 0.8, lease_s: float = 600.0, round_s: float = 60.0
-    ) -> None:
+    def __init__(self, openness: float = 0.8, lease_s: float = 600.0) -> None:
         self.openness = openness
-        self.lease_s = lease_s
-        self.tick_s = self.round_s = round_s
+        # Leases end together: an auction is for whole machines, not for what one job held.
+        self.lease_s = self.tick_s = lease_s
 
     def rank(self, state: JobState, view: View) -> float:
         return state.job.submit_s
@@ -43,13 +41,11 @@ class Themis:
         if not view.waiting:
             return (), memory, inf
         ended = view.expired()
+        draft = view.draft()
         if ended or view.free:
-            draft = view.draft()
-            for state in ended:
-                draft.release(state, Reason("lease_lost"))
+            draft.release_all(ended, Reason("lease_lost"))
             self._auction(view, draft, ended)
-            return draft.actions(), memory, next_round(now, self.round_s)
-        return (), memory, view.next_expiry()
+        return draft.actions(), memory, view.next_expiry()
 
     def _auction(self, view: View, draft: Draft, ended: list[JobState]) -> None:
         jobs = [s for s in (*view.waiting, *ended) if s.demand <= draft.free]
