@@ -39,10 +39,10 @@ class DallyPlus:
     def __init__(
         self,
         lease_s: float = 600.0,
-        weight: float = 0.5,
-        tolerance: float = 1.2,
+        weight: float = 2.0,
+        tolerance: float = 1.1,
         margin: float = 2.0,
-        bound_s: float = 172800.0,
+        bound_s: float = 259200.0,
         horizon_s: float = 43200.0,
     ) -> None:
         self.horizon_s = horizon_s
