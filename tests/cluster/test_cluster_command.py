@@ -103,13 +103,13 @@ def test_compare_all_takes_every_policy_there_is(tmp_path):
 
 
 def test_sweep_runs_every_combination(tmp_path):
-    result = cluster("sweep", *SMALL, "--policy", "fifo", "--vary", "load=0.3,1.5",
+    result = cluster("sweep", *SMALL, "--policy", "fifo", "--vary", "load=0.001,1.5",
                      "--vary", "oversubscription=1,8", "--json", tmp_path / "s.json")  # fmt: skip
     assert result.exit_code == 0, result.output
     runs = figures(tmp_path / "s.json")["runs"]
     assert [run["label"] for run in runs] == [
-        "load 0.3, oversubscription 1",
-        "load 0.3, oversubscription 8",
+        "load 0.001, oversubscription 1",
+        "load 0.001, oversubscription 8",
         "load 1.5, oversubscription 1",
         "load 1.5, oversubscription 8",
     ]
