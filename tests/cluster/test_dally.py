@@ -107,3 +107,11 @@ def test_the_tuner_follows_the_delays_of_jobs_of_the_same_demand():
     # Older than 24 leases: forgotten.
     assert policy.timer(memory, 1, 4, 389.9) == 20
     assert policy.timer(memory, 1, 4, 390.1) == 6
+
+
+def test_leases_end_together_so_that_a_gang_finds_its_gpus():
+    singles = [job(0, 1, 5000), job(1, 1, 5000, at=50.0)]
+    gang = job(2, 2, 10, at=60.0)
+    assert starts(run(grid((1, 2)), [*singles, gang]), 2)[0] == (200.0, "fits_machine")
+    # One by one they are too few, ever.
+    assert starts(run(grid((1, 2)), [*singles, gang], tick_s=1.0), 2)[0][0] > 5000

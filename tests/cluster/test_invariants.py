@@ -201,7 +201,9 @@ def busy(bug=None) -> Simulation:
     options = Options(
         invariants=True, outages=(Outage(1, 900.0, 1500.0),), checkpoint_every_s=300.0
     )
-    sim = Simulation(topology, trace, Dally(lease_s=60.0, rack=0.0, network=0.0), options)
+    sim = Simulation(
+        topology, trace, Dally(lease_s=60.0, rack=0.0, network=0.0, tick_s=2.0), options
+    )
     if bug is not None:
         bug(sim)
         if isinstance(sim.fleet, PlainFleet):

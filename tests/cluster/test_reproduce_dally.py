@@ -57,12 +57,17 @@ def test_the_command_prints_losses_as_losses(monkeypatch, tmp_path):
 
 
 @pytest.mark.full
-def test_dally_communicates_least_and_dally_plus_is_faster_when_congested():
-    scenes = [Scene("batch", True, contention) for contention in (False, True)]
+@pytest.mark.parametrize("arrivals", ["batch", "light", "heavy"])
+def test_dally_communicates_least_and_dally_plus_is_faster_when_congested(arrivals):
+    scenes = [Scene(arrivals, True, contention) for contention in (False, True)]
     rivals = ["fifo", "tiresias", "tiresias-released", "gandiva", "gandiva-released"]
-    for scene in reproduce(10, policies=[*rivals, "dally+"], scenes=scenes)["scenes"]:
+    for scene in reproduce(10, policies=[*rivals, "dally+"], scenes=scenes, workers=1)["scenes"]:
         less = scene["dally_takes_less"]
         assert all(less[name]["comm_s"]["low"] > 0 for name in rivals)
+        # In the light one nobody waits long: no policy at all can take 5 % off.
         means = scene["means"]
-        assert means["dally+"]["mean_jct_s"] <= 0.95 * means["dally"]["mean_jct_s"]
-        assert means["dally+"]["p99_jct_s"] <= 1.03 * means["dally"]["p99_jct_s"]
+        best = means["alone"]["mean_jct_s"] / means["dally"]["mean_jct_s"]
+        plus = scene["dally_plus_takes_less"]
+        assert plus["mean_jct_s"]["low"] > 0
+        assert plus["mean_jct_s"]["less"] >= min(0.05, (1 - best) / 2)
+        assert plus["p99_jct_s"]["less"] >= -0.03

@@ -23,9 +23,10 @@ from nimble.cluster.policy import Policy
 # What `--policy NAME` makes. Values are called without arguments.
 POLICIES: dict[str, Callable[..., Policy]] = {
     "dally": Dally,
-    "dally-20s": partial(Dally, lease_s=20.0, tick_s=20.0, name="dally-20s"),
+    "dally-20s": partial(Dally, lease_s=20.0, name="dally-20s"),
     "dally-fixed": partial(Dally, rack=6.0, network=12.0, name="dally-fixed"),
     "dally-none": partial(Dally, rack=0.0, network=0.0, name="dally-none"),
+    "dally-staggered": partial(Dally, tick_s=20.0, name="dally-staggered"),
     "dally+": DallyPlus,
     "fifo": Fifo,
     "srtf": Srtf,

@@ -57,8 +57,9 @@ class Dally:
         self.lease_s = lease_s
         self.history = history
         self.fixed = (0.0, rack, network)
-        # Leases that end within a tick end together: one bid instead of many.
-        self.tick_s = lease_s / 30 if tick_s is None else tick_s
+        # Leases end together, so that one bid is for whole machines and racks: GPUs that come up a
+        # job at a time are too few for a large job, whose timers then run out.
+        self.tick_s = lease_s if tick_s is None else tick_s
 
     def start(self) -> Memory:
         return {"machine": {}, "rack": {}}

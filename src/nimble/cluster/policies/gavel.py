@@ -92,12 +92,14 @@ def class_of(job: Job) -> str:
 def max_min_shares(view: View, jobs: list[Job], counts: Counter[str]) -> dict[str, float]:
     """Each class's share of time: the least normalised throughput is as large as can be.
 
+    Normalised by the job's throughput on an equal part of the cluster, and by its GPUs.
+
     Variables: the share of time of a job of each class on each kind of GPU, and the least
     throughput. A little of the sum of all shares is maximised too, so that no GPU is left idle.
     """
     machines = view.topology.machines
     kinds = sorted({machine.kind for machine in machines})
-    gpus = {kind: sum(m.gpus for m in machines if m.kind == kind) for kind in kinds}
+    gpus = np.array([sum(m.gpus for m in machines if m.kind == kind) for kind in kinds], float)
     n, k = len(jobs), len(kinds)
     speeds = np.array([[kind_speed(job, kind) for kind in kinds] for job in jobs])
     number = np.array([counts[class_of(job)] for job in jobs], float)
@@ -108,12 +110,13 @@ def max_min_shares(view: View, jobs: list[Job], counts: Counter[str]) -> dict[st
     for i in range(n):
         mine = slice(i * k, (i + 1) * k)
         rows[i, mine], limits[i] = 1.0, 1.0
-        # least <= throughput, relative to having a fair share of every kind.
-        rows[n + i, mine] = -speeds[i] / speeds[i].mean()
+        # least <= throughput, relative to having its part of every kind, times its GPUs: a job on
+        # one GPU gets as many GPU-seconds as one on eight.
+        rows[n + i, mine] = -speeds[i] * demand[i] / (speeds[i] @ gpus / gpus.sum())
         rows[n + i, -1] = 1.0
-    for j, kind in enumerate(kinds):
+    for j in range(k):
         rows[2 * n + j, j : n * k : k] = number * demand
-        limits[2 * n + j] = gpus[kind]
+        limits[2 * n + j] = gpus[j]
     found = linprog(cost, A_ub=rows, b_ub=limits, bounds=(0, None), method="highs")
     assert found.x is not None, found.message
     shares = found.x[:-1].reshape(n, k).sum(axis=1)

@@ -13,7 +13,6 @@ from nimble.cluster.topology import Placement
 from nimble.cluster.view import Draft, View
 
 Offer = tuple[Placement, Reason]
-Need = Callable[[JobState], Any]
 
 
 def dealt(draft: Draft, states: Iterable[JobState]) -> Iterator[tuple[JobState, Placement]]:
@@ -77,14 +76,15 @@ def _next(queue: Iterator[JobState], taken: Container[int]) -> JobState | None:
 
 
 def outranked(
-    view: View, draft: Draft, state: JobState, mine: Any, need: Need
+    draft: Draft, state: JobState, mine: Any, worst_first: Iterable[tuple[Any, JobState]]
 ) -> Iterator[JobState]:
     """Running jobs that would give way to a waiting one with the need `mine`, the worst first.
 
-    Those of lower priority, and those of the same priority that need more.
+    Those of lower priority, and those of the same priority that need more. `worst_first`: running
+    jobs with their needs, as `view.holders` orders them.
     """
     priority = state.job.priority
-    for theirs, holder in view.holders.worst_first(need):
+    for theirs, holder in worst_first:
         if (-holder.job.priority, theirs) <= (-priority, mine):
             return
         if holder.id not in draft.taken and not draft.is_released(holder):
@@ -137,4 +137,4 @@ def next_round(now: float, round_s: float) -> float:
     return (floor(now / round_s) + 1) * round_s
 
 
-__all__ = ["Need", "Offer", "next_round", "offer", "outranked", "take_over"]
+__all__ = ["Offer", "dealt", "next_round", "offer", "outranked", "take_over"]

@@ -35,7 +35,8 @@ class Srtf:
             if placement is None:
                 # What changing over costs counts against it.
                 mine = self.need(state, view) + state.job.checkpoint_s + state.job.restart_s
-                givers = outranked(view, draft, state, mine, lambda s: self.need(s, view))
+                held = view.holders.worst_first(lambda s: self.need(s, view))
+                givers = outranked(draft, state, mine, held)
                 placement = take_over(view, draft, state, top, givers)
             if placement is None:
                 return None

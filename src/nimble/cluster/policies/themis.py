@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from math import ceil, inf
+from math import ceil, inf, log
 from typing import ClassVar
 
-from nimble.cluster.policies.offer import dealt, next_round
+from nimble.cluster.policies.offer import dealt
 from nimble.cluster.policy import Decision, Memory, Reason
 from nimble.cluster.state import JobState
 from nimble.cluster.view import Draft, View
@@ -14,11 +14,12 @@ from nimble.cluster.view import Draft, View
 class Themis:
     """Knows how long jobs will take, from what they report.
 
-    A job's finish-time ratio is (time since submission + time left) / its time alone. Every
-    `round_s`, GPUs that are free or whose lease has ended are auctioned. Of the jobs without GPUs,
-    the share `1 - openness` with the largest ratios bids; a bid is what a lease on the best free
-    placement would take off the ratio, per GPU, and the highest are served first. What they leave
-    goes to the others, the largest ratio first.
+    A job's finish-time ratio is (time since submission + time left) / the time it would take on its
+    fair share of the GPUs. GPUs that are free or whose lease has ended are auctioned: of the jobs
+    without GPUs, the share `1 - openness` with the largest ratios bids. The paper's auction
+    maximises the product of the bidders' inverse ratios; here bids are served greedily, by how much
+    a lease on the best free placement adds to its logarithm per GPU. What they leave goes to the
+    others, the largest ratio first.
     """
 
     name = "themis"
@@ -28,12 +29,10 @@ class Themis:
         "lease_lost": "its lease ended, and jobs that are later than it won its GPUs",
     }
 
-    def __init__(
-        self, openness: float = 0.8, lease_s: float = 600.0, round_s: float = 60.0
-    ) -> None:
+    def __init__(self, openness: float = 0.8, lease_s: float = 600.0) -> None:
         self.openness = openness
-        self.lease_s = lease_s
-        self.tick_s = self.round_s = round_s
+        # Leases end together: an auction is for whole machines, not for what one job held.
+        self.lease_s = self.tick_s = lease_s
 
     def rank(self, state: JobState, view: View) -> float:
         return state.job.submit_s
@@ -42,13 +41,11 @@ class Themis:
         if not view.waiting:
             return (), memory, inf
         ended = view.expired()
+        draft = view.draft()
         if ended or view.free:
-            draft = view.draft()
-            for state in ended:
-                draft.release(state, Reason("lease_lost"))
+            draft.release_all(ended, Reason("lease_lost"))
             self._auction(view, draft, ended)
-            return draft.actions(), memory, next_round(now, self.round_s)
-        return (), memory, view.next_expiry()
+        return draft.actions(), memory, view.next_expiry()
 
     def _auction(self, view: View, draft: Draft, ended: list[JobState]) -> None:
         jobs = [s for s in (*view.waiting, *ended) if s.demand <= draft.free]
@@ -63,14 +60,22 @@ class Themis:
             draft.start(state, placement, Reason(code, (view.now - state.since, late[state.id])))
 
     def _bid(self, view: View, draft: Draft, state: JobState) -> float:
-        """What a lease would take off its ratio, per GPU."""
+        """log(its ratio without a lease / with one), per GPU."""
         placement = draft.tightest(state)
         if placement is None:
             return 0.0
-        done = self.lease_s * view.speed(state.job, placement) / state.job.iterations
-        return done / state.demand
+        without_s = finish_s(view, state) + self.lease_s
+        speed = view.speed(state.job, placement) / state.job.iterations * state.ideal_s
+        gained_s = min(self.lease_s * speed, view.left_s(state))
+        return log(without_s / (without_s - gained_s)) / state.demand
+
+
+def finish_s(view: View, state: JobState) -> float:
+    """From submission to its end, if it ran alone from now on."""
+    return view.now - state.job.submit_s + view.left_s(state)
 
 
 def ratio(view: View, state: JobState) -> float:
-    """Its finish-time ratio if it ran from now on."""
-    return (view.now - state.job.submit_s + view.left_s(state)) / state.ideal_s
+    """Its finish-time ratio if it ran alone from now on."""
+    share = view.topology.gpus / len(view.jobs)
+    return finish_s(view, state) / (state.ideal_s * max(1.0, state.demand / share))

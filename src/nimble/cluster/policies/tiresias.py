@@ -99,7 +99,8 @@ class Tiresias:
         else:
             placement = draft.fit(state, tier)
         if placement is None:
-            givers = outranked(view, draft, state, stands, lambda s: self._stands(s, view, memory))
+            held = view.holders.worst_first(lambda s: self._stands(s, view, memory))
+            givers = outranked(draft, state, stands, held)
             placement = take_over(view, draft, state, tier, givers)
         if placement is None:
             return None
