@@ -131,12 +131,10 @@ def everything(result: Result) -> Iterator[str]:
         for row in failed:
             yield f"- {row.contestant} with {row.threads}: {row.reason}"
         for row in rows:
-            if row.counts and row.overhead_ms is not None and row.overhead_share is not None:
+            if row.counts and row.scheduling is not None:
                 yield ""
                 yield (
-                    f"Scheduling overhead of {row.contestant} with {row.threads}: "
-                    f"{1e3 * row.overhead_ms:.1f} µs, "
-                    f"{100 * row.overhead_share:.1f} % of a call in which all tasks are timed."
+                    f"Scheduling overhead of {row.contestant} with {row.threads}: {row.scheduling}."
                 )
 
 

@@ -112,6 +112,8 @@ void bind_tape(nb::module_& module) {
                    [](Tape& tape) {
                      return times_of(with_lock(tape, [&] { return in_order(tape.recorded); }));
                    })
+      .def_prop_ro("lasted_ns",
+                   [](Tape& tape) { return with_lock(tape, [&] { return tape.lasted_ns; }); })
       .def_prop_ro("failed_task", [](Tape& tape) {
         return with_lock(tape, [&] { return tape.failed_task; });
       });

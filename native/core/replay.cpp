@@ -168,6 +168,7 @@ void replay(Tape& tape) {
   tape.check_replayable();
   tape.failed.store(false);
   tape.failed_task.reset();
+  const std::int64_t start = tape.spans ? now_ns() : 0;
   {
     const InThreadHooks hooks;
     if (const std::size_t helpers = take_helpers(tape)) {
@@ -176,6 +177,7 @@ void replay(Tape& tape) {
       replay_alone(tape);
     }
   }
+  if (tape.spans) tape.lasted_ns = now_ns() - start;
   if (tape.error) std::rethrow_exception(std::exchange(tape.error, nullptr));
 }
 

@@ -82,6 +82,7 @@ class Tape {
   std::vector<Span>* spans = nullptr;  // by step; null unless times are wanted
   std::size_t threads = 1;
   std::vector<Span> recorded;  // of the last replay while times were kept
+  std::int64_t lasted_ns = 0;  // that replay, from its beginning to its end
 
   // The outcome. `error` belongs to whoever set `failed` first.
   std::atomic<bool> failed{false};

@@ -57,6 +57,10 @@ class Tape:
         """The times of the last such replay, as `record` gives them."""
 
     @property
+    def lasted_ns(self) -> int:
+        """That replay, from its beginning to its end."""
+
+    @property
     def failed_task(self) -> int | None:
         """The task that failed in the last replay."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +56,8 @@ class Plan:
     """Why this many streams are used."""
     fingerprint: tuple[Any, ...] = ()
     """What else the capture depended on: modules, their names for tensors, attributes, hooks."""
+    elsewhere: Mapping[str, Callable[[], torch.Tensor]] = field(default_factory=dict)
+    """Parameters that constants were computed of, and that nobody holds: how to have them again."""
     paddable: bool = False
     """Whether its rows are proven independent, so that a smaller batch might be padded to it."""
     padded: dict[int, str | None] = field(default_factory=dict)

@@ -102,6 +102,7 @@ def test_nimble_is_its_own_measure_and_knows_its_overhead(result):
     assert (row.ratio, row.ratio_low, row.ratio_high) == (1, 1, 1)
     assert row.overhead_ms > 0
     assert 0 < row.overhead_share < 1
+    assert row.call_ms > 0
     assert row_of(result, "honest").overhead_ms is None
 
 

@@ -1,4 +1,5 @@
-"""Scheduling overhead: what a call takes beyond the kernels on its critical path."""
+"""Scheduling overhead: what a replay takes beyond the kernels on its critical path, and a call
+beyond the replay."""
 
 import pytest
 import torch
@@ -49,6 +50,7 @@ def test_a_call_of_next_to_nothing_is_mostly_overhead(workers):
     of = found(lambda x: x + 1, (torch.randn(1),), workers)
     assert of.share > 0.5
     assert 0 < of.ms < 1
+    assert 0 < of.call_ms < 1
 
 
 def test_a_call_of_long_kernels_is_mostly_kernels(workers):

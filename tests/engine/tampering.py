@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 import nimble
-from nimble.artifact.layout import DIGESTS, PLAN, WEIGHTS
+from nimble.artifact.layout import DIGESTS, PLAN
 
 NUMBERS = (0, 1, -1, 3, 2**31, 2**62, 2**63, 2**70, 1.5, None)
 
@@ -57,8 +57,8 @@ def tampered(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{path}: {held!r} -> {other!r}", changed
 
 
-def packed(body: dict[str, Any], weights: bytes) -> bytes:
-    parts = {PLAN: json.dumps(body).encode(), WEIGHTS: weights}
+def packed(body: dict[str, Any], weights: dict[str, bytes]) -> bytes:
+    parts = {PLAN: json.dumps(body).encode(), **weights}
     digests = {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w") as archive:
@@ -70,7 +70,8 @@ def packed(body: dict[str, Any], weights: bytes) -> bytes:
 def main(file: str, inputs: str, step: int, start: int) -> None:
     given = torch.load(inputs)
     with zipfile.ZipFile(file) as archive:
-        body, weights = json.loads(archive.read(PLAN)), archive.read(WEIGHTS)
+        body = json.loads(archive.read(PLAN))
+        weights = {n: archive.read(n) for n in archive.namelist() if n not in (PLAN, DIGESTS)}
     for number, (what, changed) in enumerate(tampered(body)):
         if number % step != start % step:
             continue

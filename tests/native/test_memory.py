@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nimble.devices.cpu.memory import allocate, bring_together
+from nimble.devices.cpu.memory import Block, allocate
 
 
 def test_memory_of_any_size_can_be_written() -> None:
@@ -34,7 +34,11 @@ def test_tensors_move_into_one_block_and_stay_what_they_were() -> None:
         torch.randn(1 << 19),
     ]
     moved = list(tensors)
-    bring_together(moved, [])
+    block = Block(t.numel() * t.element_size() for t in tensors)
+    first, rest = moved[:2], moved[2:]
+    block.take_in(first, [])
+    block.take_in(rest, [])
+    moved = first + rest
     for before, after in zip(tensors, moved, strict=True):
         assert torch.equal(before, after)
         assert before.dtype == after.dtype
@@ -50,6 +54,6 @@ def test_what_shares_memory_stays_where_it_is() -> None:
     parameter, one = torch.randn(4, 4), torch.randn(8)
     view, two = parameter[1:], one[2:]
     moved = [view, one, two]
-    bring_together(moved, [parameter])
+    Block([48, 32, 24]).take_in(moved, [parameter])
     for before, after in zip((view, one, two), moved, strict=True):
         assert before.data_ptr() == after.data_ptr()

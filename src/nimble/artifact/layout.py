@@ -2,5 +2,10 @@
 
 from __future__ import annotations
 
-FORMAT = 6
-PLAN, WEIGHTS, DIGESTS = "plan.json", "weights.safetensors", "digests.json"
+FORMAT = 7
+PLAN, DIGESTS = "plan.json", "digests.json"
+
+
+def weight(key: str) -> str:
+    """The part that holds a tensor."""
+    return f"weights/{key}.safetensors"

@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-import safetensors
-import safetensors.torch
 import torch
 
 from nimble import _core
 from nimble.artifact.checked import check_once
-from nimble.artifact.layout import DIGESTS, FORMAT, PLAN, WEIGHTS
+from nimble.artifact.layout import DIGESTS, FORMAT, PLAN
 from nimble.artifact.structures import class_name, decode
+from nimble.artifact.weights import Stored, Weights, zeros
 from nimble.capture import CPU, Parameters, Place
 from nimble.capture.dtypes import FROM_TORCH, TO_TORCH
 from nimble.capture.operators import find, why_not_pure
@@ -26,7 +25,7 @@ from nimble.clock import Clock
 from nimble.devices import Constants, Device, Prepared
 from nimble.devices.cpu import Replay, ReplayPool, supported, this_cpu
 from nimble.errors import ArtifactError, NimbleError
-from nimble.graph import DType, Graph, Ref, Role, Symbol, Task, verify_memory
+from nimble.graph import DType, Graph, Ref, Symbol, Task, verify_memory
 from nimble.graph.codec import decode as decode_graph
 from nimble.lower import CUTS, SIDES, cut, lower, use_winograd
 from nimble.plan import Plan
@@ -79,11 +78,10 @@ def read_engine(
     was compiled for."""
     known = {class_name(kind): kind for kind in types}
     try:
-        body, weights = _open(path)
+        body, digests = _open(path)
         kind = str(body.get("device", "cpu"))
-        if kind == "cpu":
-            return _load(body, weights, known, workers, device(kind))
-        return _load(body, weights, known, 1, device(kind))
+        weights = Weights(path, digests)
+        return _load(body, weights, known, workers if kind == "cpu" else 1, device(kind))
     except ArtifactError as error:
         raise ArtifactError(f"{path}: {error}") from error
     except _DAMAGE as error:
@@ -93,22 +91,21 @@ def read_engine(
         ) from error
 
 
-def _open(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+def _open(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """The plan, and the digests of all parts."""
     try:
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
                 if info.compress_type != zipfile.ZIP_STORED:
                     raise ArtifactError(f"{info.filename} is compressed, which Nimble never does")
-            parts = {name: archive.read(name) for name in (PLAN, WEIGHTS, DIGESTS)}
+            plan, digests = archive.read(PLAN), json.loads(archive.read(DIGESTS))
     except (zipfile.BadZipFile, KeyError, EOFError, NotImplementedError, RuntimeError) as error:
         raise ArtifactError(
             f"not a saved engine, or cut off ({error}); save it again with engine.save()"
         ) from error
-    digests = json.loads(parts[DIGESTS])
-    for name in (PLAN, WEIGHTS):
-        if digests.get(name) != hashlib.sha256(parts[name]).hexdigest():
-            raise ArtifactError(f"{name} was changed after it was saved; save the engine again")
-    body = json.loads(parts[PLAN])
+    if digests.get(PLAN) != hashlib.sha256(plan).hexdigest():
+        raise ArtifactError(f"{PLAN} was changed after it was saved; save the engine again")
+    body = json.loads(plan)
     if not isinstance(body, dict) or type(body.get("format")) is not int:
         raise ArtifactError("the plan is malformed")
     if body["format"] != FORMAT:
@@ -116,15 +113,12 @@ def _open(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
             f"saved in format {body['format']}, and this Nimble reads format {FORMAT}; "
             "use the Nimble that saved it, or compile the model again"
         )
-    try:
-        return body, safetensors.torch.load(parts.pop(WEIGHTS))
-    except safetensors.SafetensorError as error:
-        raise ArtifactError(f"the weights cannot be read: {error}") from error
+    return body, digests
 
 
 def _load(
     body: dict[str, Any],
-    weights: dict[str, torch.Tensor],
+    weights: Weights,
     types: dict[str, type[Any]],
     workers: int | None,
     device: Device,
@@ -159,7 +153,7 @@ def _parameters(data: dict[str, Any]) -> Parameters:
 
 def _plan(
     data: dict[str, Any],
-    weights: dict[str, torch.Tensor],
+    weights: Weights,
     shared: dict[str, torch.Tensor],
     types: dict[str, type[Any]],
     settings: Settings,
@@ -180,15 +174,15 @@ def _plan(
     graph, known_parts = _with_costs(parts, data["cut"]["costs"])
     # Another version of Nimble has other kernels, and so other tasks.
     keep_schedule = keep_schedule and known and known_parts
-    tensors = _tensors(graph, data["tensors"], weights, shared)
-    held = constants.of(graph, tensors)
+    stored = Stored(graph, data["tensors"], weights, shared, CPU.device)
+    held = constants.of(graph, stored)
     reason = "saved with the engine"
     if keep_schedule:
         made = decode_schedule(graph, data)  # Binding it proves it.
     else:
         made = planned(graph, how, settings.workers, settings.memory_limit)
         reason = "saved elsewhere or for another number of workers, scheduled again here"
-    replay = Replay(made, {**tensors, **held})
+    replay = Replay(made, {**stored.held, **held})
 
     def narrow() -> Schedule:
         return schedule(cut(lowered, "whole", 1, supported, lean), streams=1)
@@ -207,12 +201,13 @@ def _plan(
         lean=lean,
     )
     example = _example(data, graph, CPU.device)
-    return _assembled(data, types, source, tensors, prepared, example, reason)
+    plan = _assembled(data, types, source, stored.held, prepared, example, reason)
+    return replace(plan, elsewhere=stored.elsewhere)
 
 
 def _plan_anew(
     data: dict[str, Any],
-    weights: dict[str, torch.Tensor],
+    weights: Weights,
     shared: dict[str, torch.Tensor],
     types: dict[str, type[Any]],
     settings: Settings,
@@ -222,7 +217,7 @@ def _plan_anew(
     """For a device whose replays cannot be written to a file: from the graph on."""
     place = Place(device.place)
     source = _graph(data["graph"], place)
-    tensors = _tensors(source, data["tensors"], weights, shared, device.place)
+    tensors = dict(Stored(source, data["tensors"], weights, shared, device.place))
     example = _example(data, source, device.place)
     made = device.prepare(source, tensors, constants, example, settings, Clock(lambda stage: None))
     said = tuple(_record(Step, step) for step in data["steps"])
@@ -237,7 +232,7 @@ def _example(data: dict[str, Any], graph: Graph, place: torch.device) -> list[to
     inputs = _inputs(data)
     if inputs != tuple(_input_type(graph, id) for id in graph.inputs):
         raise ArtifactError("the signature does not fit the graph's inputs")
-    return [_zeros(dtype, shape, strides, place) for dtype, shape, strides in inputs]
+    return [zeros(dtype, shape, strides, place) for dtype, shape, strides in inputs]
 
 
 def _inputs(data: dict[str, Any]) -> tuple[TensorType, ...]:
@@ -341,41 +336,6 @@ def _check_task(graph: Graph, task: Task, place: Place) -> None:
     in_place = task.op == "aten.copy_.default" or task.op in FUNCTIONAL
     if versions != (written if in_place else []):
         raise ArtifactError(f"task {task.name!r} ({task.op}) does not write what it says")
-
-
-def _tensors(
-    graph: Graph,
-    stored: dict[str, str],
-    weights: dict[str, torch.Tensor],
-    shared: dict[str, torch.Tensor],
-    place: torch.device = CPU.device,
-) -> dict[str, torch.Tensor]:
-    """The memory of parameters and state, laid out as the graph expects; one copy for all plans."""
-    found = {}
-    parts = [graph] if graph.prologue is None else [graph, graph.prologue]
-    for root in (r for part in parts for r in part.roots(Role.PARAMETER, Role.STATE)):
-        if root.dtype is DType.TOKEN or root.name in found:
-            continue
-        key = stored[root.name]
-        if key not in shared:
-            raw = weights.pop(key)  # So that the weights are not held twice.
-            dtype = TO_TORCH[root.dtype]
-            value = torch.view_as_complex(raw) if dtype.is_complex else raw
-            if value.dtype is not dtype or tuple(value.shape) != root.shape:
-                raise ArtifactError(
-                    f"weight {key!r} is {value.dtype} {tuple(value.shape)}; expected {root.type}"
-                )
-            shared[key] = _zeros(dtype, root.shape, root.strides, place).copy_(value)
-        found[root.name] = shared[key]
-    if len({id(tensor) for tensor in found.values()}) < len(found):
-        raise ArtifactError("the file gives two tensors the same memory")
-    return found
-
-
-def _zeros(
-    dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...], place: torch.device
-) -> torch.Tensor:
-    return torch.empty_strided(shape, strides, dtype=dtype, device=place).zero_()
 
 
 def _input_type(graph: Graph, id: int) -> tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]:

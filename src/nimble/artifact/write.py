@@ -7,17 +7,18 @@ import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
 
 from nimble.artifact.checked import note_right
-from nimble.artifact.layout import DIGESTS, FORMAT, PLAN, WEIGHTS
+from nimble.artifact.layout import DIGESTS, FORMAT, PLAN, weight
 from nimble.artifact.structures import encode
+from nimble.artifact.weights import to_bytes
 from nimble.capture import Parameters
 from nimble.devices.cpu import this_cpu
 from nimble.errors import ArtifactError
@@ -39,7 +40,7 @@ def write_engine(
     """Write plans and the weights they use. The file appears whole or not at all."""
     if not plans:
         raise ArtifactError("the engine has no plan to save; call it or compile it first")
-    tensors: dict[str, torch.Tensor] = {}
+    tensors: dict[str, Callable[[], torch.Tensor]] = {}
     body: dict[str, Any] = {
         "format": FORMAT,
         "torch": torch.__version__,
@@ -53,17 +54,14 @@ def write_engine(
             _plan(plan, number, settings.workers, tensors) for number, plan in enumerate(plans)
         ],
     }
-    parts = {
-        PLAN: json.dumps(body).encode(),
-        WEIGHTS: safetensors.torch.save({n: _storable(t) for n, t in tensors.items()}),
-    }
-    digests = {part: hashlib.sha256(data).hexdigest() for part, data in parts.items()}
-    parts[DIGESTS] = json.dumps(digests).encode()
+    digests: dict[str, str] = {}
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:
         with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
-            for part, data in parts.items():
+            for part, data in _parts(body, tensors):
+                digests[part] = hashlib.sha256(data).hexdigest()
                 archive.writestr(part, data)
+            archive.writestr(DIGESTS, json.dumps(digests))
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
@@ -72,12 +70,20 @@ def write_engine(
         note_right(plan["graph"])
 
 
+def _parts(
+    body: dict[str, Any], tensors: dict[str, Callable[[], torch.Tensor]]
+) -> Iterator[tuple[str, bytes]]:
+    yield PLAN, json.dumps(body).encode()
+    for key, tensor in tensors.items():
+        yield weight(key), to_bytes(tensor())
+
+
 def _plan(
-    plan: Plan, number: int, workers: int, tensors: dict[str, torch.Tensor]
+    plan: Plan, number: int, workers: int, tensors: dict[str, Callable[[], torch.Tensor]]
 ) -> dict[str, Any]:
     """One plan as JSON; adds the tensors it uses to `tensors` and says under which name."""
     stored = {}
-    for name, tensor in plan.tensors.items():
+    for name, tensor in (*_held(plan), *plan.elsewhere.items()):
         # Constants of different traces may share a name; parameters of the module do not.
         key = f"plan{number}/{name}" if name.startswith("constant.") else name
         tensors[key] = tensor
@@ -110,8 +116,10 @@ def _plan(
     }
 
 
-def _storable(tensor: torch.Tensor) -> torch.Tensor:
-    value = tensor.detach()
-    if value.is_complex():
-        value = torch.view_as_real(value)
-    return value.contiguous().clone().cpu()
+def _held(plan: Plan) -> Iterator[tuple[str, Callable[[], torch.Tensor]]]:
+    for name, tensor in plan.tensors.items():
+        yield name, partial(_itself, tensor)
+
+
+def _itself(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor

@@ -1,4 +1,5 @@
-"""What scheduling costs a call of Nimble: its time beyond the kernels on the critical path."""
+"""What scheduling costs: a replay's time beyond the kernels on its critical path, and a call's
+beyond the replay."""
 
 from __future__ import annotations
 
@@ -23,14 +24,17 @@ FEWEST, MOST, SECONDS = 3, 100, 2.0
 @dataclass(frozen=True, slots=True)
 class Overhead:
     ms: float
+    """Of a replay, beyond the kernels on its critical path."""
     share: float
-    """Of the call."""
+    """Of the replay."""
+    call_ms: float
+    """Of a call from Python, beyond the replay."""
 
 
 def overhead(call: Callable[[], object], plan: Plan) -> Overhead:
-    """Of calls in which every task is timed: what is left of each beyond its own critical path, and
-    beyond looking at the clock. The fastest quarter's edge is taken: neighbours on the machine only
-    ever add. `call` is one that replays `plan`."""
+    """Of calls in which every task is timed: what is left of each replay beyond its own critical
+    path, and beyond looking at the clock. The fastest quarter's edge is taken: neighbours on the
+    machine only ever add. `call` is one that replays `plan`."""
 
     took = 0
 
@@ -44,17 +48,21 @@ def overhead(call: Callable[[], object], plan: Plan) -> Overhead:
         took = time.perf_counter_ns() - start
 
     timer = timer_ns()
-    beyond: list[float] = []
+    replays: list[int] = []
+    beyond: list[int] = []
     calls: list[int] = []
     end = time.perf_counter() + SECONDS
     while len(calls) < FEWEST or (len(calls) < MOST and time.perf_counter() < end):
-        spans = plan.replay.recorded(timed)
-        path = critical(Timeline.of(plan.schedule, spans))
-        calls.append(took - path.tasks * timer)
+        made = plan.replay.recorded(timed)
+        path = critical(Timeline.of(plan.schedule, made.spans))
         # The clock is looked at twice a task: once within its time, once before it begins.
-        beyond.append(took - path.ns - path.tasks * timer)
-    call_ns, ns = (statistics.quantiles(times, n=4)[0] for times in (calls, beyond))
-    return Overhead(ns / 1e6, ns / call_ns)
+        replays.append(made.lasted_ns - path.tasks * timer)
+        beyond.append(replays[-1] - path.ns)
+        calls.append(took - made.lasted_ns)
+    replay_ns, ns, call_ns = (
+        statistics.quantiles(times, n=4)[0] for times in (replays, beyond, calls)
+    )
+    return Overhead(ns / 1e6, ns / replay_ns, call_ns / 1e6)
 
 
 def timer_ns(tasks: int = 1000) -> int:

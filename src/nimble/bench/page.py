@@ -91,11 +91,9 @@ def _section(result: Result, model: str) -> Iterator[str]:
         yield _bar(row, longest, network)
     yield "</div>"
     yield from (
-        f'<p class="note">Scheduling overhead of {escape(row.contestant)}: '
-        f"{_time(row.overhead_ms, 0)} a call beyond the kernels on the critical path, "
-        f"{100 * row.overhead_share:.1f} % of one in which all tasks are timed.</p>"
+        f'<p class="note">Scheduling overhead of {escape(row.contestant)}: {row.scheduling}.</p>'
         for row in rows
-        if row.overhead_ms is not None and row.overhead_share is not None
+        if row.scheduling is not None
     )
     yield from _details([row for row in result.rows if row.model == model])
     yield "</section>"

@@ -244,7 +244,12 @@ class _Match:
         if entry.row.ok and held is not None:
             entry.row = replace(entry.row, peak_mb=held[0], running_mb=held[1])
         if entry.row.ok and overhead is not None:
-            entry.row = replace(entry.row, overhead_ms=overhead.ms, overhead_share=overhead.share)
+            entry.row = replace(
+                entry.row,
+                overhead_ms=overhead.ms,
+                overhead_share=overhead.share,
+                call_ms=overhead.call_ms,
+            )
 
 
 def _ask(entry: _Entry, question: str) -> Any:

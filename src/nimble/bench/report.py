@@ -69,11 +69,8 @@ def _number(value: float | None, digits: int) -> str:
 
 def _notes(rows: list[Row], result: Result) -> Iterator[str]:
     for row in rows:
-        if row.overhead_ms is not None and row.overhead_share is not None:
-            yield (
-                f"  {row.contestant}'s scheduling overhead: {1e3 * row.overhead_ms:.1f} µs, "
-                f"{100 * row.overhead_share:.1f} % of a call in which all tasks are timed"
-            )
+        if row.scheduling is not None:
+            yield f"  {row.contestant}'s scheduling overhead: {row.scheduling}"
     failed: dict[tuple[str, str], list[str]] = {}
     for row in result.rows:
         if not row.ok and row.model == rows[0].model:

@@ -42,14 +42,26 @@ class Row:
     of_limit: float | None = None
     """Its median over the network's limit."""
     overhead_ms: float | None = None
-    """A call's time beyond the kernels on the critical path; known for Nimble only."""
+    """A replay's time beyond the kernels on its critical path; known for Nimble only."""
     overhead_share: float | None = None
-    """That, over the call's time."""
+    """That, over the replay's time."""
+    call_ms: float | None = None
+    """A call's time beyond the replay."""
 
     @property
     def counts(self) -> bool:
         """Whether this is the contestant's better setting."""
         return self.ok and self.best == self.threads
+
+    @property
+    def scheduling(self) -> str | None:
+        """What scheduling costs, in words."""
+        if self.overhead_ms is None or self.overhead_share is None or self.call_ms is None:
+            return None
+        return (
+            f"{1e3 * self.overhead_ms:.1f} µs of a replay beyond the kernels on its critical path, "
+            f"{100 * self.overhead_share:.1f} %; a call takes {1e3 * self.call_ms:.1f} µs more"
+        )
 
 
 @dataclass(frozen=True)

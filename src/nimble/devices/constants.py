@@ -3,39 +3,53 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 import torch
 
-from nimble.graph import Arg, Graph, Ref
+from nimble.graph import Arg, Graph, Ref, Role
 from nimble.graph.edit import fill_only
 from nimble.graph.show import show_arg
 from nimble.rewrite.dead import remove_dead_tasks
 
 Compute = Callable[[Graph, Mapping[str, torch.Tensor]], list[torch.Tensor]]
 """Runs a prologue on tensors by name, and gives its outputs."""
-Gather = Callable[[list[torch.Tensor], Iterable[torch.Tensor]], None]
-"""May move the tensors of a list, apart from those that share memory with others."""
-
-
 Around = Callable[[], AbstractContextManager[None]]
 """Entered while constants are computed, and written where they lie."""
+_OWNED = (Role.PARAMETER, Role.CONSTANT, Role.STATE)
+_PORTION = 32 << 20
+"""Bytes of constants that are computed at a time: until they are moved, they are there twice."""
 
 
-def _as_they_lie(made: list[torch.Tensor], others: Iterable[torch.Tensor]) -> None:
-    pass
+class Room(Protocol):
+    """Where constants are to lie."""
+
+    def take_in(self, made: list[torch.Tensor], others: Iterable[torch.Tensor]) -> None:
+        """May move the tensors of the list, apart from those that share memory with others."""
+
+
+class AsTheyLie:
+    def __init__(self, spans: Iterable[int]) -> None:
+        pass
+
+    def take_in(self, made: list[torch.Tensor], others: Iterable[torch.Tensor]) -> None:
+        pass
 
 
 class Constants:
     """The constants of all plans of one engine. Equal computations give one tensor."""
 
     def __init__(
-        self, compute: Compute, gather: Gather = _as_they_lie, around: Around = nullcontext
+        self,
+        compute: Compute,
+        room: Callable[[Iterable[int]], Room] = AsTheyLie,
+        around: Around = nullcontext,
     ) -> None:
         self._compute = compute
-        self._gather = gather
+        self._room = room
         self._around = around
         self._made: WeakValueDictionary[str, torch.Tensor] = WeakValueDictionary()
 
@@ -57,20 +71,19 @@ class Constants:
         keys = _keys(prologue, tensors)
         made = {name: self._made.get(key) for name, key in keys.items()}
         missing = [v for v in prologue.outputs if refresh or made[prologue[v].name] is None]
-        part = fill_only(prologue, {prologue[v].name for v in missing})
-        results: list[torch.Tensor] = []
-        if part is not None:
-            part = remove_dead_tasks(part)
-            results = self._compute(part, tensors)
-        if not refresh:
-            self._gather(results, tensors.values())
         found = {name: kept for name, kept in made.items() if kept is not None}
-        names = [part[v].name for v in part.outputs] if part is not None else []
-        for name, result in zip(names, results, strict=True):
-            if name in found:
-                found[name].copy_(result)
-            else:
-                self._made[keys[name]] = found[name] = result
+        room = self._room([] if refresh else [prologue[v].span for v in missing])
+        for part in _portions(prologue, missing):
+            given = {root.name: tensors[root.name] for root in part.roots(*_OWNED)}
+            results = self._compute(part, given)
+            if not refresh:
+                room.take_in(results, given.values())
+            for v, result in zip(part.outputs, results, strict=True):
+                name = part[v].name
+                if name in found:
+                    found[name].copy_(result)
+                else:
+                    self._made[keys[name]] = found[name] = result
         return found
 
     def keep_only(self, kept: Iterable[torch.Tensor]) -> None:
@@ -79,6 +92,26 @@ class Constants:
         for key, tensor in list(self._made.items()):
             if id(tensor) not in ids:
                 del self._made[key]
+
+
+def _portions(prologue: Graph, outputs: Iterable[int]) -> Iterator[Graph]:
+    """What computes these outputs, some of them at a time."""
+    names: set[str] = set()
+    held = 0
+    for v in outputs:
+        names.add(prologue[v].name)
+        held += prologue[v].span
+        if held >= _PORTION:
+            yield _filling(prologue, names)
+            names, held = set(), 0
+    if names:
+        yield _filling(prologue, names)
+
+
+def _filling(prologue: Graph, names: set[str]) -> Graph:
+    part = fill_only(prologue, names)
+    assert part is not None
+    return remove_dead_tasks(part)
 
 
 def _keys(prologue: Graph, tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:

@@ -30,6 +30,15 @@ class Span:
     stop: int
 
 
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A replay in which every task was timed."""
+
+    spans: list[Span]
+    lasted_ns: int
+    """From its beginning, before any task, to its end."""
+
+
 def length(spans: Sequence[Span]) -> int:
     """Nanoseconds from the start of the first task to the end of the last."""
     return max((s.stop for s in spans), default=0) - min((s.start for s in spans), default=0)
@@ -66,7 +75,7 @@ class Replayed(Protocol):
     def measure(self, inputs: list[torch.Tensor]) -> list[Span]:
         """A timed replay; the model's state is left alone."""
 
-    def recorded(self, call: Callable[[], object]) -> list[Span]:
+    def recorded(self, call: Callable[[], object]) -> Recording:
         """When each task ran in a call."""
 
     def rebind(self, tensors: Tensors) -> None:

@@ -156,7 +156,8 @@ class Plans:
         fresh = {name: now.get(name, old) for name, old in plan.tensors.items()}
         try:
             plan.replay.rebind(fresh)
-            self.constants.of(plan.graph, fresh, refresh=True)
+            read = {name: read() for name, read in plan.elsewhere.items()}
+            self.constants.of(plan.graph, {**fresh, **read}, refresh=True)
         except UnfitError:
             return False
         plan.tensors = fresh

@@ -38,23 +38,29 @@ def give_back() -> None:
         trim(0)
 
 
-def bring_together(tensors: list[torch.Tensor], others: Iterable[torch.Tensor]) -> None:
-    """Move the tensors into one block; the list then holds those, and lets go of the old ones one
-    by one. Those that share memory, with each other or with `others`, stay where they are."""
-    shared = Counter(_storage(tensor) for tensor in (*tensors, *others))
-    room = [
-        -(-_span(tensor) // _LINE) * _LINE if shared[_storage(tensor)] == 1 else 0
-        for tensor in tensors
-    ]
-    block = allocate(sum(room))
-    start = 0
-    for place, nbytes in enumerate(room):
-        if not nbytes:
-            continue
-        tensor = tensors[place]
-        mine = block[start : start + nbytes].view(tensor.dtype)
-        tensors[place] = mine.as_strided(tensor.shape, tensor.stride()).copy_(tensor)
-        start += nbytes
+class Block:
+    """Room for tensors side by side, of so many bytes each."""
+
+    def __init__(self, spans: Iterable[int]) -> None:
+        self._memory = allocate(sum(map(_lines, spans)))
+        self._taken = 0
+
+    def take_in(self, made: list[torch.Tensor], others: Iterable[torch.Tensor]) -> None:
+        """Move the tensors here; the list then holds those, and lets go of the old ones one by one.
+        Those that share memory, with each other or with `others`, stay where they are."""
+        shared = Counter(_storage(tensor) for tensor in (*made, *others))
+        for place, tensor in enumerate(made):
+            nbytes = _lines(_span(tensor)) if shared[_storage(tensor)] == 1 else 0
+            if not nbytes:
+                continue
+            mine = self._memory[self._taken : self._taken + nbytes].view(tensor.dtype)
+            made[place] = mine.as_strided(tensor.shape, tensor.stride()).copy_(tensor)
+            self._taken += nbytes
+
+
+def _lines(nbytes: int) -> int:
+    """So many bytes, up to the end of a pair of lines."""
+    return -(-nbytes // _LINE) * _LINE
 
 
 def _storage(tensor: torch.Tensor) -> int:

@@ -11,7 +11,7 @@ from weakref import WeakSet
 import torch
 
 from nimble.devices.cpu.replay import Bound, Replay
-from nimble.devices.device import Span, length
+from nimble.devices.device import Recording, Span, length
 from nimble.schedule import Schedule
 
 
@@ -74,7 +74,7 @@ class ReplayPool:
         recordings = sorted(self._all[0].twin().measure(inputs), key=length)
         return recordings[len(recordings) // 2]
 
-    def recorded(self, call: Callable[[], object]) -> list[Span]:
+    def recorded(self, call: Callable[[], object]) -> Recording:
         """When each task ran in a call that nobody else disturbs."""
         return self._all[0].recorded(call)
 

@@ -18,7 +18,7 @@ from nimble.capture.dtypes import TO_TORCH, from_symbol
 from nimble.capture.tensors import copy_exactly
 from nimble.devices.cpu.calls import native_call
 from nimble.devices.cpu.memory import allocate
-from nimble.devices.device import Span, fitting
+from nimble.devices.device import Recording, Span, fitting
 from nimble.errors import NimbleError
 from nimble.graph import Arg, DType, Ref, Role, Symbol, Task, Value, verify_memory
 from nimble.schedule import Schedule, prove
@@ -114,17 +114,18 @@ class Replay:
                 renew()
                 self._rehearse(inputs)
                 renew()
-                recordings.append(self.recorded(lambda: self._rehearse(inputs)))
+                recordings.append(self.recorded(lambda: self._rehearse(inputs)).spans)
         return recordings
 
-    def recorded(self, run: Callable[[], object]) -> list[Span]:
+    def recorded(self, run: Callable[[], object]) -> Recording:
         """When each task ran in a replay that `run` makes."""
         self._tape.recording = True
         try:
             run()
         finally:
             self._tape.recording = False
-        return [Span(*record) for record in self._tape.recorded]
+        spans = [Span(*record) for record in self._tape.recorded]
+        return Recording(spans, self._tape.lasted_ns)
 
     def _rehearse(self, inputs: list[torch.Tensor]) -> None:
         """A replay that leaves its inputs as they were."""

@@ -15,7 +15,7 @@ from nimble.capture.tensors import copy_exactly
 from nimble.devices.cuda.api import Api, Stream
 from nimble.devices.cuda.launch import Launch
 from nimble.devices.cuda.memory import OWNED, Arena, Memory, room, tensor_on, written
-from nimble.devices.device import Span, fitting
+from nimble.devices.device import Recording, Span, fitting
 from nimble.errors import DeviceError
 from nimble.graph import DType, Role, Value, verify_memory
 from nimble.schedule import Schedule, prove
@@ -114,7 +114,7 @@ class CudaReplay:
         since = self._api.elapsed_ns
         return [Span(t, lane[t], since(begin, a), since(begin, b)) for t, a, b in timed]
 
-    def recorded(self, call: Callable[[], object]) -> list[Span]:
+    def recorded(self, call: Callable[[], object]) -> Recording:
         raise DeviceError(
             "tasks inside of a captured graph cannot be timed: use a profiler of CUDA, or "
             "engine.timeline(), which runs them apart"
