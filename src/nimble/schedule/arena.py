@@ -18,7 +18,7 @@ _PLACEMENTS = 30_000
 _MOST_ROUNDS = 200
 _FRESH_START = 12
 _BLAME = 1.5
-_SMALL, _PATIENT_ROUNDS, _PATIENT_START, _PATIENT_BLAME = 600, 200, 100, 1.1
+_SMALL, _PATIENT_PLACEMENTS, _PATIENT_START, _PATIENT_BLAME = 1000, 60_000, 100, 1.1
 """If that was not enough, graphs of few values are searched once more: longer, and with a
 lighter hand."""
 
@@ -53,7 +53,7 @@ def arrange(homes: Sequence[Home], order: Order, limit: int | None = None) -> Ar
     if limit is not None:
         goal = min(goal, limit) if bound <= limit else best.bytes
     rounds = min(_MOST_ROUNDS, max(3, _PLACEMENTS // len(homes)))
-    patient = _PATIENT_ROUNDS if len(homes) <= _SMALL else 0
+    patient = min(_MOST_ROUNDS, _PATIENT_PLACEMENTS // len(homes)) if len(homes) <= _SMALL else 0
     again = _priorities(sizes, conflicts)
     for turn in range(1, rounds + patient):
         if best.bytes <= goal:
