@@ -35,7 +35,8 @@ def jobs(rng: random.Random, topology: Topology, count: int) -> list[Job]:
                 id=i,
                 name=f"j{i}",
                 submit_s=at,
-                gpus_min=gpus,
+                # A fifth are elastic.
+                gpus_min=gpus if rng.random() < 0.8 else rng.randint(1, gpus),
                 gpus_max=gpus,
                 iterations=max(1, round(rng.expovariate(1 / 900) / profile.compute_s)),
                 profile=profile,

@@ -111,6 +111,26 @@ def test_a_draft_says_what_cannot_be_tried(does, said):
         simulate(grid((2, 2)), jobs(1, 4), Meddling(lambda view, memory: does(view.draft(), view)))
 
 
+def test_a_released_job_gets_its_gpus_back_unless_they_are_gone():
+    told = []
+
+    def does(view, memory):
+        if len(view.running) < 2:
+            return
+        draft = view.draft()
+        one, other = view.running.values()
+        free = draft.free
+        draft.release_all([one, other], Reason("x"))
+        told.append((draft.keep(one), draft.free == free + other.gpus, draft.is_released(one)))
+        draft.start(next(iter(view.waiting)), other.placement, Reason("x"))
+        told.append((draft.keep(other), draft.is_released(other), one.id in draft.taken))
+        stop, start = draft.actions()
+        told.append((stop.job == other.id, start.placement == other.placement))
+
+    simulate(grid((2, 2)), jobs(2, 2, 2), Meddling(does))
+    assert told[:3] == [(True, True, False), (False, True, True), (True, True)]
+
+
 class Remembers(Fifo):
     """FIFO that keeps something, from the decision with this number on."""
 

@@ -149,17 +149,35 @@ class Draft:
             self._actions.append(Action(kind, state.id, placement, reason))
         self.taken.add(state.id)
 
+    def keep(self, state: JobState) -> bool:
+        """Give a job that was released here its own GPUs back, if it can still have them."""
+        placement = state.placement
+        if self._keeper is not None and not self.permits(state, placement):
+            return False
+        try:
+            self._fleet.take(placement)
+        except ValueError:
+            return False
+        self._journal.append((True, (state,), placement))
+        self._speak(state, placement, 1)
+        del self._released[state.id]
+        self.taken.add(state.id)
+        return True
+
     def release(self, state: JobState, reason: Reason) -> None:
         """Take a running job's GPUs back. Unless started again here, it is preempted."""
         self.release_all((state,), reason)
 
     def release_all(self, states: Sequence[JobState], reason: Reason) -> None:
         """The same for many at once, which is much cheaper."""
+        released, taken = self._released, self.taken
         for state in states:
-            if not state.gpus or state.id in self._released or state.id in self.taken:
+            job = state.id
+            if not state.gpus or job in released or job in taken:
                 raise ValueError(f"draft.release({state}): it waits, or was released here before")
-            self._released[state.id] = (state, reason)
-            self._speak(state, state.placement, -1)
+            released[job] = (state, reason)
+            if self._keeper is not None:
+                self._speak(state, state.placement, -1)
         placement = tuple(chain.from_iterable([state.placement for state in states]))
         self._fleet.give(placement)
         self._journal.append((False, states, placement))

@@ -10,6 +10,7 @@ them unless a job that was slowed more takes them.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from math import ceil, inf, sqrt
 from typing import Any, NamedTuple
@@ -27,15 +28,15 @@ TIMED = ("fits_machine", "rack_timer", "network_timer")
 
 
 class Bid(NamedTuple):
-    """The job that would take GPUs next: of a bucket, or one whose lease has ended (no bucket)."""
+    """The job of a bucket that would take GPUs next."""
 
-    rank: tuple[object, ...]
+    rank: tuple[Any, ...]
     state: JobState
-    bucket: Bucket | None = None
-    placement: Placement = ()
-    reach: int = 0  # 0 a machine, 1 a rack, 2 the network
-    timer: float = 0.0
-    taken: int = -1  # how many the draft had started when the bid was made
+    bucket: Bucket
+    placement: Placement
+    reach: int  # 0 a machine, 1 a rack, 2 the network
+    timer: float
+    taken: int  # how many the draft had started when the bid was made
 
 
 class Dally:
@@ -97,10 +98,11 @@ class Dally:
             ended = [s for s in ended if s.tier and largest[s.tier - 1] >= s.gpus]
             if ended:
                 draft.release_all(ended, LEASE_ENDED)
+        holders = []
         for state in ended:
             score = _score(view.done(state), view.run_s(state), state.ideal_s)
-            bids.append(Bid((-state.job.priority, (score, state.since), state.id), state))
-        return self._auction(draft, view, memory, bids, ripe_at)
+            holders.append(((-state.job.priority, (score, state.since), state.id), state))
+        return self._auction(draft, view, memory, bids, ripe_at, holders)
 
     def _bids(self, draft: Draft, view: View, memory: Memory) -> tuple[list[Bid], float]:
         bids: list[Bid] = []
@@ -113,27 +115,38 @@ class Dally:
         return bids, ripe_at
 
     def _auction(
-        self, draft: Draft, view: View, memory: Memory, bids: list[Bid], ripe_at: float
+        self,
+        draft: Draft,
+        view: View,
+        memory: Memory,
+        bids: list[Bid],
+        ripe_at: float,
+        holders: Iterable[tuple[tuple[Any, ...], JobState]] = (),
     ) -> float:
-        """By rank, each takes what it bids for; then its bucket bids again.
+        """By rank, waiting jobs take what they bid for and holders keep what they have.
 
         Gives the time at which the first timer runs out of a job that could then take more.
         """
         heapify(bids)
+        for rank, state in sorted(holders):
+            while bids and bids[0].rank < rank:
+                ripe_at = min(ripe_at, self._serve(draft, view, memory, bids))
+            self._keep(draft, state, view)
         while bids:
-            best = heappop(bids)
-            if best.bucket is None:
-                self._keep(draft, best.state, view)
-                continue
-            if best.taken == len(draft.taken):
-                self._take(draft, best, memory, view.now)
-                if len(best.bucket) == 1:
-                    continue
-            # What was taken since the bid may change what the bucket can bid.
-            bid, ripens = self._bid(draft, best.bucket, view, memory)
-            ripe_at = min(ripe_at, ripens)
-            if bid is not None:
-                heappush(bids, bid)
+            ripe_at = min(ripe_at, self._serve(draft, view, memory, bids))
+        return ripe_at
+
+    def _serve(self, draft: Draft, view: View, memory: Memory, bids: list[Bid]) -> float:
+        """The first takes what it bids for; then its bucket bids again."""
+        best = heappop(bids)
+        if best.taken == len(draft.taken):
+            self._take(draft, best, memory, view.now)
+            if len(best.bucket) == 1:
+                return inf
+        # What was taken since the bid may change what the bucket can bid.
+        bid, ripe_at = self._bid(draft, best.bucket, view, memory)
+        if bid is not None:
+            heappush(bids, bid)
         return ripe_at
 
     def _bid(
@@ -174,14 +187,13 @@ class Dally:
 
     def _keep(self, draft: Draft, state: JobState, view: View) -> None:
         """A job whose lease has ended takes closer GPUs, or keeps its own if nobody took them."""
-        tightest = view.topology.tightest(state.gpus) or 0
+        tightest = view.topology.tightest(state.gpus) or 0 if state.tier else 0
         for tier in range(tightest, state.tier):
             closer = draft.fit(state, tier, state.gpus)
             if closer is not None:
                 draft.start(state, closer, LEASE_BETTER)
                 return
-        if draft.permits(state, state.placement):
-            draft.start(state, state.placement, LEASE_BETTER)
+        if draft.keep(state):
             return
         elsewhere = draft.fit(state, tightest, state.gpus)
         if elsewhere is not None:
