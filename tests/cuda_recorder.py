@@ -118,5 +118,6 @@ def _depthwise(x, weight, sizes, bias, stride, padding, dilation, *, out):  # ty
     return out.copy_(made)
 
 
-_library.impl("cudnn_convolution.out", _cudnn, "CPU")
-_library.impl("_conv_depthwise2d.out", _depthwise, "CPU")
+for _key in ("CPU", "Meta"):
+    _library.impl("cudnn_convolution.out", _cudnn, _key)
+    _library.impl("_conv_depthwise2d.out", _depthwise, _key)

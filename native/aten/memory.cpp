@@ -1,5 +1,6 @@
 #include "memory.h"
 
+#include <c10/core/TensorOptions.h>
 #include <c10/util/StringUtil.h>
 
 #include <limits>
@@ -14,13 +15,22 @@ c10::DataPtr at_offset(void* address, std::size_t offset) {
   return {moved, c10::Device(c10::kCPU)};
 }
 
+// Whether kernels of this key are all that an operator meets, beside autograd and autocast.
+bool is_only(const at::Tensor& tensor, c10::DispatchKey key) {
+  constexpr auto ordinary =
+      c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
+  return tensor.key_set() - ordinary == c10::DispatchKeySet(key) && tensor.has_storage();
+}
+
 }  // namespace
 
 bool is_plain(const at::Tensor& tensor) {
-  constexpr auto cpu = c10::DispatchKeySet(c10::DispatchKey::CPU);
-  constexpr auto ordinary =
-      c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
-  return tensor.defined() && tensor.key_set() - ordinary == cpu && tensor.has_storage();
+  return tensor.defined() && is_only(tensor, c10::DispatchKey::CPU);
+}
+
+bool is_plain_anywhere(const at::Tensor& tensor) {
+  return tensor.defined() &&
+         is_only(tensor, c10::computeDispatchKey(std::nullopt, at::kStrided, tensor.device()));
 }
 
 std::optional<std::size_t> span(at::IntArrayRef shape, at::IntArrayRef strides,

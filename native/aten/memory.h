@@ -16,6 +16,8 @@ using Ints = std::vector<std::int64_t>;
 // A strided CPU tensor with nothing around it: no subclass that dispatches to Python, no
 // transform's wrapper, no fake, no lazy conjugation or negation.
 bool is_plain(const at::Tensor& tensor);
+// The same on any device.
+bool is_plain_anywhere(const at::Tensor& tensor);
 
 // Bytes from the first element to the end of the last; nullopt where that is beyond all memory.
 std::optional<std::size_t> span(at::IntArrayRef shape, at::IntArrayRef strides,

@@ -65,7 +65,7 @@ Watch::Watch(const std::vector<at::Tensor>& tensors, std::vector<Place> places,
 std::vector<Watch::Watched> Watch::watched(const std::vector<at::Tensor>& tensors) {
   std::vector<Watched> found;
   for (const auto& tensor : tensors) {
-    if (!is_plain(tensor)) value_error("only ordinary CPU tensors can be watched");
+    if (!is_plain_anywhere(tensor)) value_error("only ordinary dense tensors can be watched");
     found.push_back({tensor, State(*tensor.unsafeGetTensorImpl())});
   }
   return found;

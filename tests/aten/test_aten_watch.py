@@ -85,6 +85,14 @@ def test_inference_tensors_have_no_version_but_can_be_watched() -> None:
     assert not watch.changed()
 
 
+def test_tensors_of_any_device_can_be_watched() -> None:
+    tensor = torch.zeros(3, device="meta")
+    watch = _aten.Watch([tensor], [], [torch.zeros(2, device="meta")])
+    assert not watch.changed()
+    tensor.add_(1)
+    assert watch.changed()
+
+
 def test_only_ordinary_tensors_can_be_watched() -> None:
     with pytest.raises(ValueError, match="ordinary"):
         _aten.Watch([torch.zeros(3).to_sparse()], [])

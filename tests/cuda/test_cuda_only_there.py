@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from inspect import signature
 from pathlib import Path
 
-import pytest
 import torch
 from cuda_standin import StandIn
 
 import nimble
 from nimble.devices.cuda.api import Api
-from nimble.devices.cuda.torch_cuda import TorchCuda, _tensor_cores
+from nimble.devices.cuda.torch_cuda import TorchCuda
 
 SOURCE = Path(nimble.__file__).parent
 THERE = SOURCE / "devices" / "cuda" / "torch_cuda.py"
@@ -71,16 +70,3 @@ def test_what_it_uses_exists_in_this_pytorch_and_the_protocol_is_whole() -> None
         for name in wanted:
             mine, theirs = (list(signature(vars(c)[name]).parameters) for c in (api, Api))
             assert mine == theirs, f"{api.__name__}.{name}"
-
-
-@pytest.mark.parametrize(
-    ("capability", "fp32", "half", "single"),
-    [((7, 0), 15.7, 125, None), ((8, 0), 19.5, 312, 156), ((8, 6), 35.6, 71, 35.6),
-     ((8, 9), 82.6, 165, 82.6), ((9, 0), 67, 989, 494)],
-)  # fmt: skip
-def test_tensor_cores_are_those_of_the_data_sheets(
-    capability: tuple[int, int], fp32: float, half: float, single: float | None
-) -> None:
-    faster = _tensor_cores(capability)
-    assert fp32 * faster[0] == pytest.approx(half, rel=0.02)
-    assert fp32 * faster[1] == pytest.approx(single or 0, rel=0.02)

@@ -78,8 +78,51 @@ def test_training_steps_follow_eager() -> None:
         loss.backward()
         eager.step()
         torch.testing.assert_close(step(x, y), loss.detach(), rtol=1e-3, atol=1e-4)
-    for mine, other in zip(model.parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-3)
+    # With the statistics of the batch norm, which warming up and measuring must leave alone.
+    for name, theirs_now in theirs.state_dict().items():
+        torch.testing.assert_close(model.state_dict()[name], theirs_now, rtol=1e-3, atol=1e-3)
+
+
+def test_statistics_are_updated_once_a_call() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).cuda().train()
+    theirs = copy.deepcopy(model)
+    x = torch.randn(2, 3, 8, 8).cuda()
+    with torch.no_grad():
+        engine = nimble.compile(model, (x,), progress=False)
+        for _ in range(3):
+            torch.testing.assert_close(engine(x), theirs(x), rtol=1e-3, atol=1e-3)
+    for name, theirs_now in theirs.state_dict().items():
+        torch.testing.assert_close(model.state_dict()[name], theirs_now, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers(kind: type[nn.RNNBase]) -> None:
+    model = kind(8, 16, 2, batch_first=True).cuda().eval()
+    x = torch.randn(2, 6, 8).cuda()
+    with torch.no_grad():
+        engine = nimble.compile(model, (x,), progress=False)
+        torch.testing.assert_close(engine(x)[0], model(x)[0], rtol=1e-3, atol=1e-4)
+
+
+def test_autocast_is_part_of_a_plan() -> None:
+    model = nn.Linear(16, 16).cuda()
+    x = torch.randn(4, 16).cuda()
+    engine = nimble.compile(model, (x,), progress=False)
+    assert engine(x).dtype is torch.float32
+    with torch.autocast("cuda", torch.float16):
+        assert engine(x).dtype is torch.float16
+    assert engine(x).dtype is torch.float32
+
+
+def test_weights_that_change_are_noticed() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).cuda().eval()
+    x = torch.randn(1, 3, 8, 8).cuda()
+    with torch.no_grad():
+        engine = nimble.compile(model, (x,), progress=False)
+        model[0].weight.mul_(2)
+        torch.testing.assert_close(engine(x), model(x), rtol=1e-3, atol=1e-3)
+        model[0].weight.data = torch.randn_like(model[0].weight)
+        torch.testing.assert_close(engine(x), model(x), rtol=1e-3, atol=1e-3)
 
 
 def test_dropout_differs_from_replay_to_replay() -> None:

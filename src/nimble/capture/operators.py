@@ -26,7 +26,7 @@ class Place:
     @property
     def generators(self) -> list[int]:
         """The GPU whose random generator operators draw from, if they run on one."""
-        return [] if self.device.type == "cpu" else [self.device.index or 0]
+        return [self.device.index or 0] if self.device.type == "cuda" else []
 
 
 CPU = Place(torch.device("cpu"))

@@ -116,7 +116,8 @@ def trace(
         # One at a time: tracing swaps the tensors of modules and sets hooks for the whole process.
         # The caller's own modes (a profiler, a counter of operations) stay out of the trace.
         modes = _disable_current_modes()
-        with _one_at_a_time, modes, torch.random.fork_rng(devices=[]), unlogged():
+        own = _without_cudnn([*named.values(), *tensors])
+        with _one_at_a_time, modes, torch.random.fork_rng(devices=[]), unlogged(), own:
             module = without_python_randomness(
                 lambda: without_python_state(target.submodules(), run)
             )
@@ -134,6 +135,22 @@ def trace(
         found["assigned"],
         updates,
     )
+
+
+@contextlib.contextmanager
+def _without_cudnn(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+    """On a GPU, layers are traced as PyTorch's own operators. cuDNN's batch norm writes running
+    statistics and does not say so in its schema, so that the trace would miss the update; its
+    recurrent layers ask for addresses, which fake tensors do not have. Convolutions are one
+    operator either way, and find cuDNN when they run."""
+    cudnn = torch.backends.cudnn
+    before = cudnn.enabled
+    if any(tensor.is_cuda for tensor in tensors):
+        cudnn.enabled = False
+    try:
+        yield
+    finally:
+        cudnn.enabled = before
 
 
 def _same(

@@ -13,6 +13,9 @@ from nimble.devices.cuda.api import Backend, Event, Graph, Stream
 from nimble.devices.sim import Gpu
 from nimble.errors import DeviceError
 
+_failed: list[Graph] = []
+"""Captures that could not be ended. The pool of pinned memory goes on asking them, and there is no
+way to tell it not to."""
 _BACKENDS: dict[str, Backend] = {"Cudnn": "cudnn", "CudaDepthwise2d": "depthwise"}
 
 
@@ -20,7 +23,8 @@ def _tensor_cores(capability: tuple[int, int]) -> tuple[float, float]:
     """How many times as fast as plain float32 they are on float16, and on float32 as TF32 (0: not).
 
     Data sheets: V100 125 of 15.7, T4 65 of 8.1, A100 312 and 156 of 19.5, RTX 3090 71 and 35.6 of
-    35.6, RTX 4090 165 and 82.6 of 82.6, H100 989 and 494 of 67.
+    35.6, RTX 4090 165 and 82.6 of 82.6, H100 989 and 494 of 67, B200 2250 and 1125 of 75, RTX 5090
+    210 and 105 of 105.
     """
     if capability < (7, 0):
         return 1, 0
@@ -28,14 +32,39 @@ def _tensor_cores(capability: tuple[int, int]) -> tuple[float, float]:
         return 8, 0
     if capability == (8, 0):
         return 16, 8
-    if capability < (9, 0):
+    if capability[0] in (8, 12):
         return 2, 1
-    return 14.8, 7.4
+    if capability[0] == 9:
+        return 14.8, 7.4
+    return 30, 15
 
 
 def _cores(capability: tuple[int, int]) -> int:
     """For float32, in one multiprocessor."""
     return 64 if capability in ((6, 0), (7, 0), (7, 2), (7, 5), (8, 0)) else 128
+
+
+def described(found: Any) -> Gpu:
+    """A GPU from what the driver says of it, and how much faster tensor cores of its kind are."""
+    capability = (found.major, found.minor)
+    half, single = _tensor_cores(capability)
+    # Drivers do not say every clock: then 1.5 GHz, and 50 bytes for every 1,000 operations, which
+    # is what most GPUs have.
+    khz = found.clock_rate or 1_500_000
+    fp32 = found.multi_processor_count * _cores(capability) * 2 * khz * 1e3 / 1e12
+    # Two transfers a clock, of as many bits as the bus is wide.
+    bandwidth = found.memory_clock_rate * 1e3 * 2 * found.memory_bus_width / 8 / 1e9
+    return Gpu(
+        name=found.name,
+        source=f"the driver, for compute capability {found.major}.{found.minor}",
+        sms=found.multi_processor_count,
+        fp32_tflops=fp32,
+        fp16_tflops=fp32 * half,
+        bandwidth_gbs=bandwidth or fp32 * 50,
+        memory_gb=found.total_memory / 1e9,
+        l2_mb=found.L2_cache_size / 1e6,
+        tf32_tflops=fp32 * single if single else None,
+    )
 
 
 class TorchCuda:
@@ -54,23 +83,7 @@ class TorchCuda:
         self.place = torch.device("cuda", index)
 
     def gpu(self) -> Gpu:
-        """From what the driver says, and how much faster tensor cores of that kind are."""
-        found = torch.cuda.get_device_properties(self.place)
-        capability = (found.major, found.minor)
-        half, single = _tensor_cores(capability)
-        fp32 = found.multi_processor_count * _cores(capability) * 2 * found.clock_rate * 1e3 / 1e12
-        return Gpu(
-            name=found.name,
-            source=f"the driver, for compute capability {found.major}.{found.minor}",
-            sms=found.multi_processor_count,
-            fp32_tflops=fp32,
-            fp16_tflops=fp32 * half,
-            # Two transfers a clock, of as many bits as the bus is wide.
-            bandwidth_gbs=found.memory_clock_rate * 1e3 * 2 * found.memory_bus_width / 8 / 1e9,
-            memory_gb=found.total_memory / 1e9,
-            l2_mb=found.L2_cache_size / 1e6,
-            tf32_tflops=fp32 * single if single else None,
-        )
+        return described(torch.cuda.get_device_properties(self.place))
 
     def stream(self) -> Stream:
         return torch.cuda.Stream(self.place)  # type: ignore[no-untyped-call]
@@ -122,11 +135,21 @@ class TorchCuda:
             except BaseException:
                 # The capture is void, and says so again; the first error is the one to raise.
                 with contextlib.suppress(RuntimeError):
-                    graph.capture_end()
-                with contextlib.suppress(RuntimeError):
-                    torch._C._cuda_endAllocateToPool(self._index, pool)
+                    self._end(graph, pool)
                 raise
+            self._end(graph, pool)
+
+    def _end(self, graph: Graph, pool: Any) -> None:
+        """PyTorch leaves the pool of a capture that cannot be ended open: it would ask this graph
+        about every allocation to come, and never give the memory back."""
+        try:
             graph.capture_end()
+        except RuntimeError:
+            _failed.append(graph)
+            with contextlib.suppress(RuntimeError):  # Where it was closed before the error.
+                torch._C._cuda_endAllocateToPool(self._index, pool)
+                torch._C._cuda_releasePool(self._index, pool)
+            raise
 
     @contextlib.contextmanager
     def _own_workspaces(self) -> Iterator[None]:
