@@ -15,6 +15,20 @@ OPTIMIZERS = {
     "adamw": lambda ps: torch.optim.AdamW(ps, lr=1e-2),
 }
 
+OTHERS = {
+    "adadelta": lambda ps: torch.optim.Adadelta(ps, lr=0.5),
+    "adagrad": lambda ps: torch.optim.Adagrad(
+        ps, lr=0.1, lr_decay=0.01, initial_accumulator_value=0.1
+    ),
+    "adamax": lambda ps: torch.optim.Adamax(ps, lr=0.02, maximize=True),
+    "asgd": lambda ps: torch.optim.ASGD(ps, lr=0.05, t0=5),
+    "nadam": lambda ps: torch.optim.NAdam(ps, decoupled_weight_decay=True, weight_decay=0.1),
+    "radam": lambda ps: torch.optim.RAdam(ps, lr=0.01),
+    "rmsprop": lambda ps: torch.optim.RMSprop(ps, lr=0.01, momentum=0.9, centered=True),
+    "rprop": lambda ps: torch.optim.Rprop(ps, lr=0.01),
+}
+"""Those without a rule of their own, whose code is captured."""
+
 
 class Net(nn.Module):
     """Branches, a norm with statistics, a weight used twice, and one that is not used."""

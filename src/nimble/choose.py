@@ -1,7 +1,8 @@
 """What only a measurement can decide: algorithms, streams and tiles.
 
 Each is measured in the network it is for, where caches are as they will be. What was found is
-remembered on disk.
+remembered on disk. What was found beside other processes holds until the network is compiled in a
+quieter moment.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 
 from nimble.clock import Clock
+from nimble.company import Company
 from nimble.devices import Constants
 from nimble.devices.cpu import (
     BYTE_NS,
@@ -49,6 +51,8 @@ from nimble.settings import Settings
 _CLEARLY = 0.95
 """Another algorithm has to take at most this much of the time: it is less exact."""
 _SECOND_LOOKS = 2
+_LOUD = 0.25
+"""Cores that others keep busy, from which on a measurement is not to be trusted."""
 Tensors = Mapping[str, torch.Tensor]
 
 
@@ -68,6 +72,8 @@ class Found:
     """That it was fastest with; encoded."""
     measured_ns: int = 0
     choice: str = ""
+    company: float = 0.0
+    """Cores that other processes kept busy meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,9 @@ def choose(
     key = key_of([_description(graph), asdict(settings)])
     with clock("measure"):
         found = _recalled(key, graph) if settings.tune != "off" else None
+        if found is not None and found.company > _LOUD >= clock.company.cores():
+            found = None  # It was measured beside others, and now they are gone.
+        company = Company()
         found = found or _measure_tasks(graph, tensors, constants, example, settings.tune)
         graph = _with_costs(use_winograd(graph, found.sides), found.costs)
         held = constants.of(graph, tensors)
@@ -114,6 +123,7 @@ def choose(
             arena = allocate(max(variant.plan.arena_bytes for variant in variants))
             replays = [Replay(variant.plan, memory, arena) for variant in variants]
             best, found = _measure_replays(variants, replays, example, found)
+            found = replace(found, company=round(company.cores(), 2))
             kept = variants[best]
             del replays, arena
         replay = Replay(kept.plan, memory)
@@ -130,7 +140,16 @@ def choose(
             cut(graph, "whole", 1, supported, found.lean), "whole", 1, settings.memory_limit
         ),
         measured_ns=found.measured_ns,
-        choice=found.choice,
+        choice=found.choice + _caveat(found),
+    )
+
+
+def _caveat(found: Found) -> str:
+    if found.company <= _LOUD:
+        return ""
+    return (
+        f"; other processes kept {found.company:.1f} cores busy meanwhile: compiled in a quieter "
+        "moment, it is measured again"
     )
 
 
@@ -157,6 +176,7 @@ def _recalled(key: str, graph: Graph) -> Found | None:
             and isinstance(found.schedule, dict)
             and type(found.measured_ns) is int
             and type(found.choice) is str
+            and type(found.company) in (int, float)
         )
     except (TypeError, AttributeError):
         return None  # Nothing, or something else.

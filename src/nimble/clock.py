@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from nimble.company import Company
+
 STAGES = ("capture", "rewrite", "lower", "measure", "schedule", "bind")
 Report = Callable[[str], None]
 
@@ -15,6 +17,8 @@ class Clock:
 
     def __init__(self, report: Report) -> None:
         self.seconds: dict[str, float] = {}
+        self.company = Company()
+        """Who else was at work since compiling began."""
         self._report = report
 
     @contextmanager

@@ -4,12 +4,15 @@ import json
 import os
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 import nimble
+from nimble.company import Company
 from nimble.devices.cpu import key_of, recall, remember
 from nimble.errors import InputError
 
@@ -85,6 +88,7 @@ def test_a_saved_engine_keeps_its_algorithms(always, tmp_path):
 
 
 def test_the_second_compilation_measures_nothing(cache, monkeypatch):
+    monkeypatch.setattr("nimble.choose._LOUD", float("inf"))  # Other tests may be at work.
     model, x = Branches().eval(), torch.randn(1, 8, 26, 19)
     first = nimble.compile(model, (x,))
     assert len(list(cache.glob("*.json"))) == 1
@@ -100,6 +104,47 @@ def test_the_second_compilation_measures_nothing(cache, monkeypatch):
     torch.testing.assert_close(second(x), model(x).detach(), rtol=1e-4, atol=1e-4)
     with pytest.raises(AssertionError, match="measured"):
         nimble.compile(model, (torch.randn(2, 8, 26, 19),))
+
+
+@pytest.mark.parametrize("others", [0.0, 1.0])
+def test_what_was_measured_beside_others_is_measured_again_once_they_are_gone(
+    cache, monkeypatch, others
+):
+    monkeypatch.setattr("nimble.company.Company.cores", lambda self: 1.0)
+    model, x = Branches().eval(), torch.randn(1, 8, 26, 19)
+    assert "other processes kept 1.0 cores busy" in nimble.compile(model, (x,)).explain()
+    (file,) = cache.glob("*.json")
+    file.write_text(json.dumps({**json.loads(file.read_text()), "choice": "the old one"}))
+    monkeypatch.setattr("nimble.company.Company.cores", lambda self: others)
+    choice = nimble.compile(model, (x,)).plans[0].choice
+    assert ("the old one" in choice) == (others > 0)
+    assert ("other processes" in choice) == (others > 0)
+    assert json.loads(file.read_text())["company"] == others
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/stat"), reason="the system does not tell")
+def test_others_are_noticed_and_oneself_is_not():
+    core = min(os.sched_getaffinity(0))
+    burning = f"import os; os.sched_setaffinity(0, [{core}]); print(flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", burning], stdout=subprocess.PIPE) as burner:
+        try:
+            burner.stdout.readline()
+            company, cpu = Company(), _cpu_seconds(burner.pid)
+            time.sleep(1)
+            beside = company.cores()
+            assert beside > 0.9 * (_cpu_seconds(burner.pid) - cpu) - 0.05
+        finally:
+            burner.kill()
+    company, start, mine = Company(), time.perf_counter(), time.process_time()
+    while time.perf_counter() < start + 1:
+        pass
+    mine = time.process_time() - mine
+    assert company.cores() < len(os.sched_getaffinity(0)) - 0.9 * mine + 0.05
+
+
+def _cpu_seconds(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _changed(text, key, value):
@@ -133,6 +178,7 @@ def _changed(text, key, value):
         lambda text: json.dumps({**json.loads(text), "more": 1}),
         lambda text: json.dumps({**json.loads(text), "measured_ns": "x"}),
         lambda text: json.dumps({**json.loads(text), "choice": 1}),
+        lambda text: json.dumps({**json.loads(text), "company": "x"}),
     ],
 )
 def test_a_damaged_memory_is_measured_again(cache, damage):

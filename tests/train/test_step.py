@@ -371,3 +371,84 @@ def test_what_cannot_be_a_step_is_told():
         nimble.compile_step(model, nn.MSELoss(), optimizer, (x, y), rng="fast")
     with pytest.raises(InputError, match="optimizer is a list"):
         nimble.compile_step(model, nn.MSELoss(), list(model.parameters()), (x, y))
+
+
+def test_sums_outlast_a_change_halfway():
+    """Of what is updated, or with which terms: the gradients of the calls before count too."""
+    mine, theirs = pair()
+    optimizer, reference = (OPTIMIZERS["sgd"](m.parameters()) for m in (mine, theirs))
+    data = batches(8)
+    step = nimble.compile_step(mine, nn.CrossEntropyLoss(), optimizer, data[0], accumulate=2)
+    for number, (x, y) in enumerate(data):
+        for one, model in ((optimizer, mine), (reference, theirs)):
+            if number in (3, 6):
+                model.left.weight.requires_grad_(number == 6)
+                one.param_groups[0]["weight_decay"] = 0.1 * number
+        if number == 1:
+            step.graph(x, y)
+        step(x, y)
+        (nn.functional.cross_entropy(theirs(x), y) / 2).backward()
+        if number == 3:
+            theirs.left.weight.grad = None  # A frozen parameter is not updated.
+        if number % 2:
+            reference.step()
+            reference.zero_grad()
+        assert_same(mine, theirs)
+
+
+def test_hooks_after_a_step_are_called():
+    mine, theirs = pair()
+    optimizer, reference = (OPTIMIZERS["adam"](m.parameters()) for m in (mine, theirs))
+    averages = [copy.deepcopy(m.last.weight).detach() for m in (mine, theirs)]
+    for one, model, average in zip((optimizer, reference), (mine, theirs), averages, strict=True):
+        one.register_step_post_hook(lambda *_, a=average, m=model: a.lerp_(m.last.weight, 0.1))
+    data = batches(3)
+    step = nimble.compile_step(mine, nn.CrossEntropyLoss(), optimizer, data[0])
+    for x, y in data:
+        step(x, y)
+        eager_step(theirs, reference, x, y)
+    torch.testing.assert_close(*(a.detach() for a in averages), rtol=1e-9, atol=1e-9)
+
+
+def test_hooks_that_would_see_gradients_are_refused():
+    model, _ = pair()
+    optimizer = OPTIMIZERS["sgd"](model.parameters())
+    x, y = batches(1)[0]
+    step = nimble.compile_step(model, nn.CrossEntropyLoss(), optimizer, (x, y))
+    for register, message in (
+        (model.last.weight.register_hook, "'last.weight' has a hook on its gradient"),
+        (model.norm.register_full_backward_hook, "module 'norm' has a hook on gradients"),
+        (optimizer.register_step_pre_hook, "a hook that runs before its step"),
+    ):
+        hook = register(lambda *_: None)
+        with pytest.raises(InputError, match=message):
+            step(x, y)
+        hook.remove()
+    step(x, y)
+
+
+def test_nothing_is_trained_in_inference_mode():
+    model, _ = pair()
+    x, y = batches(1)[0]
+    optimizer = OPTIMIZERS["sgd"](model.parameters())
+    step = nimble.compile_step(model, nn.CrossEntropyLoss(), optimizer, (x, y))
+    with torch.inference_mode(), pytest.raises(InputError, match="inference_mode"):
+        step(x, y)
+
+
+@pytest.mark.parametrize("name", ["hardsigmoid", "hardswish", "hardtanh", "elu", "gelu", "silu"])
+def test_gradients_of_activations_are_eagers(name):
+    """In double precision, whatever the constants of PyTorch's kernels are."""
+    torch.manual_seed(0)
+    mine = nn.Linear(6, 8).double()
+    theirs = copy.deepcopy(mine)
+    optimizer, reference = (torch.optim.SGD(m.parameters(), 0.1) for m in (mine, theirs))
+    x, y = torch.randn(64, 6).double(), torch.randn(64, 8).double()
+    activation = getattr(nn.functional, name)
+
+    def loss_fn(output, target):
+        return nn.functional.mse_loss(activation(3 * output), target)
+
+    nimble.compile_step(mine, loss_fn, optimizer, (x, y))(x, y)
+    eager_step(theirs, reference, x, y, loss_fn)
+    assert_same(mine, theirs, 1e-14)

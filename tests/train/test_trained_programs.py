@@ -82,9 +82,11 @@ class Random(nn.Module):
 OPTIMIZERS = [
     lambda ps: torch.optim.SGD(ps, lr=0.02, momentum=0.9, nesterov=True),
     lambda ps: torch.optim.SGD(ps, lr=0.02, weight_decay=0.1),
-    lambda ps: torch.optim.AdamW(ps, lr=1e-3),
-    lambda ps: torch.optim.Adam(ps, lr=1e-3, amsgrad=True, weight_decay=0.01),
+    lambda ps: torch.optim.AdamW(ps, lr=1e-3, eps=1e-4),
+    lambda ps: torch.optim.Adam(ps, lr=1e-3, eps=1e-4, amsgrad=True, weight_decay=0.01),
 ]
+"""Biases before a norm have no gradient but rounding errors, of eager's too. A small eps makes
+steps of these."""
 
 
 def learns_as_in_eager(kinds, seed, make, options, workers):

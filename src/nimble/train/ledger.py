@@ -29,6 +29,11 @@ class Slot:
     states: tuple[tuple[str, str], ...]
     """What the optimizer calls a tensor of its state → what the ledger calls it."""
 
+    @property
+    def path(self) -> str:
+        """The name without dots, as a buffer may be called."""
+        return self.name.replace(".", "/")
+
 
 class Ledger:
     """Which parameters an optimizer updates, with which numbers, and the tensors of its state.

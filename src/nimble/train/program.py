@@ -136,7 +136,7 @@ class Program:
     ) -> None:
         options = self._options
         if options.accumulate > 1:
-            sums = [tensors[f"sums:{place}"] for place in range(len(gradients))]
+            sums = [tensors[f"sums:{slot.path}"] for slot in self._slots]
             for place, (held, gradient) in enumerate(zip(sums, gradients, strict=True)):
                 if gradient is None:
                     continue
@@ -154,7 +154,7 @@ class Program:
             row = numbers[slot.row].unbind()
             self._rule.update(slot.terms, parameters[place], gradient, state, row)
             if options.keep_grads:
-                tensors[f"grads:{place}"].copy_(gradient)
+                tensors[f"grads:{slot.path}"].copy_(gradient)
 
     def _clipped(self, gradients: list[torch.Tensor | None]) -> list[torch.Tensor | None]:
         """As torch.nn.utils.clip_grad_norm_ and clip_grad_value_ do."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from nimble.errors import InputError
 from nimble.graph import Graph
 from nimble.settings import Settings
 from nimble.train.arithmetic import arithmetic
+from nimble.train.hooks import Hooks
 from nimble.train.ledger import Ledger, Slot
 from nimble.train.program import Program, StepOptions
 
@@ -85,18 +86,24 @@ class Step:
             found = self._reached.modules.items()
             self._modules |= {f"loss {name}".strip(): module for name, module in found}
         self._ledger = Ledger(self._modules, optimizer, device.place)
+        self._hooks = Hooks(self._modules, optimizer)
         self._sums, self._grads = nn.Module(), nn.Module()
+        self._room_for: tuple[Slot, ...] = ()
+        """The parameters for which these have room."""
         self._engines: dict[tuple[tuple[Slot, ...], bool], Engine] = {}
         self._programs: dict[tuple[Slot, ...], Program] = {}
         """Those that update."""
         self._turn = 0
         """Of the calls that one update takes."""
         self._lock = threading.Lock()
+        self._notice_changes()
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Take a step on a batch, and return the loss."""
+        if torch.is_inference_mode_enabled():
+            raise InputError("a step under torch.inference_mode(), where nothing can be trained")
         with self._lock:
-            self._ledger.notice_changes()
+            self._notice_changes()
             last = self._turn == self._options.accumulate - 1
             engine = self._engine(last)
             result = engine(self._ledger.numbers(), *args, **kwargs)
@@ -105,13 +112,14 @@ class Step:
                 reached = self._programs[self._ledger.slots].reached
                 self._ledger.advance(reached)
                 self._show_gradients(reached)
+                self._hooks.call()
             return result
 
     def prepare(self, /, *args: Any, **kwargs: Any) -> None:
         """Make the plan for a batch like this, the smaller one at the end of an epoch say, before
         it comes. Nothing is trained."""
         with self._lock:
-            self._ledger.notice_changes()
+            self._notice_changes()
             self.compile(args, kwargs)
 
     def compile(
@@ -136,12 +144,20 @@ class Step:
         """The step that updates, captured for a batch like this in the operators that eager calls,
         and nothing decided yet."""
         with self._lock:
-            self._ledger.notice_changes()
+            self._notice_changes()
             target = replace(self._target(True), opened=False)
             tensors, structure, _ = checked(
                 (self._ledger.numbers(), *args), kwargs, target.parameters(), self.device.place
             )
             return capture(target, tensors, structure, self.name).graph
+
+    def _notice_changes(self) -> None:
+        """Of what is updated, with which terms, and who wants to see it."""
+        self._hooks.check()
+        self._ledger.notice_changes()
+        if self._ledger.slots is not self._room_for:
+            self._make_buffers()
+            self._room_for = self._ledger.slots
 
     def _engine(self, last: bool) -> Engine:
         slots = self._ledger.slots
@@ -155,7 +171,6 @@ class Step:
 
     def _target(self, last: bool) -> _StepTarget:
         slots = self._ledger.slots
-        self._make_buffers()
         modules = {
             **self._modules,
             "optimizer": self._ledger.held,
@@ -178,16 +193,22 @@ class Step:
 
     def _show_gradients(self, reached: list[bool]) -> None:
         held = self._grads._buffers
-        for place, parameter in enumerate(self._ledger.parameters):
-            parameter.grad = held.get(str(place)) if reached[place] else None
+        for place, (slot, parameter) in enumerate(self._updated()):
+            parameter.grad = held.get(slot.path) if reached[place] else None
 
     def _make_buffers(self) -> None:
-        """Room for gradients that outlive a call."""
-        tensors = self._ledger.parameters
+        """Room for gradients that outlive a call. What has been summed up stays."""
         for module, wanted in (
             (self._sums, self._options.accumulate > 1),
             (self._grads, self._options.keep_grads),
         ):
+            before = dict(module._buffers)
             module._buffers.clear()
-            for place, parameter in enumerate(tensors if wanted else ()):
-                module._buffers[str(place)] = torch.zeros_like(parameter).detach()
+            for slot, parameter in self._updated() if wanted else ():
+                held = before.get(slot.path)
+                if held is None or held.shape != parameter.shape or held.dtype != parameter.dtype:
+                    held = torch.zeros_like(parameter).detach()
+                module._buffers[slot.path] = held
+
+    def _updated(self) -> Iterable[tuple[Slot, torch.Tensor]]:
+        return zip(self._ledger.slots, self._ledger.parameters, strict=True)

@@ -1,23 +1,27 @@
 """Optimizers whose own code is captured, for want of a rule written here.
 
-Learning rate and number of steps are inputs of the plan. The other numbers are part of it: where
-one of them changes, another plan is made.
+Its numbers are inputs of the plan, as the number of steps is. Those that the code cannot take as
+tensors are part of it: where one of them changes, another plan is made. So are the signs of all,
+since terms are left out where a number is 0.
 """
 
 from __future__ import annotations
 
 import copy
 import inspect
+import operator
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.overrides import TorchFunctionMode
 
+from nimble.capture.trace import unlogged
 from nimble.errors import CaptureError
 from nimble.train.rules import Group, Terms
 
@@ -34,12 +38,17 @@ class Traced:
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self._optimizer = optimizer
         self._known: dict[tuple[Terms, int], tuple[str, ...]] = {}
+        self._keys = sorted(optimizer.defaults.keys() - _HOW.keys() - {"lr"})
         first = optimizer.param_groups[0]
         self.counts = "step" in self._begun(first, first["params"][0])
+        self._inputs: frozenset[str] = frozenset()
+        """Which of the keys hold numbers that are inputs."""
+        self._inputs = frozenset(key for key in self._keys if self._takes_tensors(first, key))
 
     def terms(self, group: Group) -> Terms:
-        keys = sorted(self._optimizer.defaults.keys() - _HOW.keys() - {"lr"})
-        return tuple((key, _hashable(group[key])) for key in keys)
+        return tuple(
+            (key, _each(_sign if key in self._inputs else _plain, group[key])) for key in self._keys
+        )
 
     def states(self, terms: Terms, parameter: torch.Tensor) -> tuple[str, ...]:
         asked = terms, parameter.dim()
@@ -54,7 +63,8 @@ class Traced:
         return self._begun(group, parameter)
 
     def numbers(self, group: Group, step: int) -> tuple[float, ...]:
-        return float(group["lr"]), float(step - 1)
+        more = [_flat(group[key]) for key in self._keys if key in self._inputs]
+        return float(group["lr"]), float(step - 1), *(float(n) for some in more for n in some)
 
     def update(
         self,
@@ -64,13 +74,20 @@ class Traced:
         state: Mapping[str, torch.Tensor],
         numbers: Sequence[torch.Tensor],
     ) -> None:
-        rate, taken = numbers
+        rate, taken, *more = numbers
         mine = dict(state)
         if self.counts:
             mine["step"] = taken.clone()
-        with patch.object(torch.compiler, "_is_compiling_flag", True), _TensorsForNumbers():
+        rest = iter(more)
+        group = {
+            key: _each(lambda _: next(rest), value) if key in self._inputs else value
+            for key, value in terms
+        }
+        signs = [sign for key, value in terms if key in self._inputs for sign in _flat(value)]
+        known = _TensorsForNumbers(list(zip(more, signs, strict=True)))
+        with patch.object(torch.compiler, "_is_compiling_flag", True), known:
             try:
-                self._step({**dict(terms), "lr": rate}, parameter, gradient, mine)
+                self._step({**group, "lr": rate}, parameter, gradient, mine)
             except (DataDependentOutputException, GuardOnDataDependentSymNode) as error:
                 raise CaptureError(
                     f"{type(self._optimizer).__name__} reads numbers out of tensors while it "
@@ -78,6 +95,34 @@ class Traced:
                     "optimizer, or keep your own loop around "
                     'torch.compile(model, backend="nimble")'
                 ) from error
+        if late := mine.keys() - state.keys() - {"step"}:
+            raise CaptureError(
+                f"{type(self._optimizer).__name__} makes {', '.join(sorted(late))} of its state in "
+                "the middle of a step and not in _init_group, so its first step is another than "
+                "those that follow; make it there, use another optimizer, or keep your own loop "
+                'around torch.compile(model, backend="nimble")'
+            )
+        for key, held in state.items():
+            if mine[key] is not held:
+                held.copy_(mine[key])
+
+    def _takes_tensors(self, group: Group, key: str) -> bool:
+        """Whether the numbers under this key may be tensors: whether an update can be traced."""
+        there = _flat(group[key])
+        if not all(type(n) in (int, float) or isinstance(n, torch.Tensor) for n in there):
+            return False
+        # All terms are there.
+        group = {**group, key: _each(lambda _: 1.0, group[key])}
+        self._inputs = frozenset([key])
+        try:
+            with FakeTensorMode(), unlogged():
+                parameter, gradient = (torch.empty(group["params"][0].shape) for _ in range(2))
+                state = self._begun(group, parameter)
+                numbers = torch.empty(2 + len(there), dtype=torch.float64).unbind()
+                self.update(self.terms(group), parameter, gradient, state, numbers)
+        except Exception:  # As many kinds as there are ways to use a number.
+            return False
+        return True
 
     def _begun(self, group: Group, parameter: torch.Tensor) -> dict[str, torch.Tensor]:
         """The state of a parameter that has taken no step."""
@@ -113,8 +158,11 @@ class Traced:
         twin.state = defaultdict(dict, {alias: state})
         if begin is not None:
             vars(twin)["_init_group"] = begin(twin)
-        # As it is written: without the hooks, which are for every step that is taken.
-        inspect.unwrap(type(twin).step)(twin)
+        # As it is written: without the hooks and the profiler's marks, which are for every step
+        # that is taken.
+        vars(twin).update(_optimizer_step_pre_hooks={}, _optimizer_step_post_hooks={})
+        with patch.object(torch.autograd.profiler, "record_function", lambda _: nullcontext()):
+            inspect.unwrap(type(twin).step)(twin)
 
 
 class _BegunError(Exception):
@@ -122,26 +170,61 @@ class _BegunError(Exception):
 
 
 class _TensorsForNumbers(TorchFunctionMode):
-    """Lets `alpha=` and `value=` be tensors, which torch takes from users as numbers only."""
+    """Lets tensors stand where torch takes numbers only: for `alpha=`, `value=` and `weight=`, and
+    in questions whether one of those `known` is 0."""
+
+    def __init__(self, known: Sequence[tuple[torch.Tensor, float]]) -> None:
+        super().__init__()
+        self._known = known
+        """With the sign of each."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        name, given = getattr(func, "__name__", "").removesuffix("_"), dict(kwargs or {})
-        key = {"add": "alpha", "sub": "alpha", "addcmul": "value", "addcdiv": "value"}.get(name)
-        factor = given.get(key) if key is not None else None
-        if not isinstance(factor, torch.Tensor):
-            return func(*args, **given)
-        held, *others = args
-        more = factor * others[0]
-        if len(others) == 2:
-            more = more * others[1] if name == "addcmul" else more / others[1]
-        if name == "sub":
-            more = -more
+        name, given = getattr(func, "__name__", "").strip("_"), dict(kwargs or {})
+        if name in _COMPARISONS and type(args[1]) in (int, float) and args[1] == 0:
+            for tensor, sign in self._known:
+                if tensor is args[0]:
+                    return _COMPARISONS[name](sign, 0)
+        if name == "lerp" and isinstance(args[2], torch.Tensor):
+            held, end, weight = args
+            more = weight * (end - held)
+        else:
+            key = {"add": "alpha", "sub": "alpha", "addcmul": "value", "addcdiv": "value"}.get(name)
+            factor = given.get(key) if key is not None else None
+            if not isinstance(factor, torch.Tensor):
+                return func(*args, **given)
+            held, *others = args
+            more = factor * others[0]
+            if len(others) == 2:
+                more = more * others[1] if name == "addcmul" else more / others[1]
+            if name == "sub":
+                more = -more
+        more = more.to(held.dtype)  # A number of no dimensions might be of another.
         return held.add_(more) if func.__name__.endswith("_") else held + more
 
 
-def _hashable(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.item()
-    return tuple(map(_hashable, value)) if isinstance(value, tuple | list) else value
+_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
+}
+
+
+def _each(change: Callable[[Any], Any], value: Any) -> Any:
+    """What is in a tuple or list, changed; or the value itself."""
+    if isinstance(value, tuple | list):
+        return tuple(_each(change, item) for item in value)
+    return change(value)
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, tuple | list):
+        return [number for item in value for number in _flat(item)]
+    return [value]
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, torch.Tensor) else value
+
+
+def _sign(value: Any) -> int:
+    return int(value > 0) - int(value < 0)
