@@ -62,7 +62,7 @@ class Tape:
 
 def native_kernels() -> list[str]: ...
 def instruction_set() -> str:
-    """The one that kernels use: what `NIMBLE_ISA` in the environment names, or this machine's best."""
+    """The one that kernels use: what `NIMBLE_ISA` names, or the best of this machine."""
 
 def instruction_sets() -> list[str]:
     """Those that this machine has, the best last."""
