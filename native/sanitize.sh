@@ -30,6 +30,7 @@ echo "ok ThreadSanitizer reports the missing wait"
 configure_and_build asan address,undefined
 export ASAN_OPTIONS="detect_leaks=1 detect_stack_use_after_return=1"
 export UBSAN_OPTIONS="print_stacktrace=1"
-"$build/asan/native_tests"
-NIMBLE_GENERIC=1 "$build/asan/native_tests"
+for isa in $("$build/asan/native_tests" instruction_sets); do
+  NIMBLE_ISA=$isa "$build/asan/native_tests"
+done
 echo "sanitizers found nothing"

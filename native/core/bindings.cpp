@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include "../kernels/attention.h"
+#include "../kernels/dispatch.h"
 #include "../kernels/parse_program.h"
 #include "cores.h"
 #include "fork_gate.h"
@@ -127,6 +128,8 @@ NB_MODULE(_core, module) {
   nb::set_leak_warnings(false);  // a tape in a global outlives the interpreter, and may
   bind_tape(module);
   module.def("native_kernels", kernel_names);
+  module.def("instruction_set", [] { return name_of(instruction_set()); });
+  module.def("instruction_sets", instruction_sets);
   module.def("opcodes", opcodes);
   module.def("is_known_program", is_known_program, "inputs"_a, "outputs"_a, "ints"_a, "floats"_a);
   module.def(

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "../kernels/dispatch.h"
 #include "../kernels/families.h"
 
 namespace nimble {
@@ -19,6 +20,14 @@ std::vector<NativeKernel> all_kernels() {
 const std::vector<NativeKernel>& native_kernels() {
   static const std::vector<NativeKernel> kernels = all_kernels();
   return kernels;
+}
+
+std::vector<std::string> instruction_sets() {
+  std::vector<std::string> names;
+  for (const InstructionSet isa : kInstructionSets) {
+    if (has(isa)) names.emplace_back(name_of(isa));
+  }
+  return names;
 }
 
 const NativeKernel& native_kernel(std::string_view name) {

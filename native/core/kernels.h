@@ -48,6 +48,9 @@ struct NativeKernel {
 
 const std::vector<NativeKernel>& native_kernels();
 
+// Names of those that this machine has, the best last.
+std::vector<std::string> instruction_sets();
+
 // Throws std::invalid_argument with the names there are.
 const NativeKernel& native_kernel(std::string_view name);
 

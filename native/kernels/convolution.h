@@ -6,7 +6,6 @@
 
 namespace nimble {
 
-inline constexpr int kPixels = 6;  // of the output, computed together with kPanel channels
 inline constexpr int kMaxTaps = 121;
 
 // Images lie channels-last: strides are in floats, that of channels is 1.

@@ -5,19 +5,36 @@
 
 // Declares kernels' functions for every instruction set, and `best_<name>()` for this machine's.
 #if defined(__x86_64__)
-#define NIMBLE_KERNEL(name)                                                 \
-  namespace generic { void name(void* call); }                              \
-  namespace avx2 { void name(void* call); }                                 \
-  inline KernelFn best_##name() { return use_avx2() ? avx2::name : generic::name; }
+#define NIMBLE_KERNEL(name)                                          \
+  namespace generic { void name(void* call); }                       \
+  namespace avx2 { void name(void* call); }                          \
+  namespace avx512 { void name(void* call); }                        \
+  inline KernelFn best_##name() {                                    \
+    switch (instruction_set()) {                                     \
+      case InstructionSet::avx512: return avx512::name;              \
+      case InstructionSet::avx2: return avx2::name;                  \
+      default: return generic::name;                                 \
+    }                                                                \
+  }
 #else
-#define NIMBLE_KERNEL(name)                                                 \
-  namespace generic { void name(void* call); }                              \
+#define NIMBLE_KERNEL(name)                                          \
+  namespace generic { void name(void* call); }                       \
   inline KernelFn best_##name() { return generic::name; }
 #endif
 
 namespace nimble {
 
-// Whether this machine has AVX2 and FMA, and the environment does not say NIMBLE_GENERIC=1.
-bool use_avx2();
+enum class InstructionSet { generic, avx2, avx512 };
+inline constexpr InstructionSet kInstructionSets[] = {
+    InstructionSet::generic, InstructionSet::avx2, InstructionSet::avx512};  // the best last
+
+const char* name_of(InstructionSet isa);
+
+// Whether this machine has it: AVX2 with FMA, AVX-512 with VL, BW and DQ.
+bool has(InstructionSet isa);
+
+// The one that kernels use: what NIMBLE_ISA in the environment names, or the best of this machine.
+// Throws std::invalid_argument if there is none of that name, or not here.
+InstructionSet instruction_set();
 
 }  // namespace nimble

@@ -109,6 +109,59 @@ TEST(images_stay_within_their_operands) {
   }
 }
 
+TEST(convolutions_stay_within_their_operands) {
+  for (const std::int64_t width : {1, 3, 5, 7, 11, 13, 40}) {
+    for (const std::int64_t out : {1, 8, 9, 15, 16, 24, 35}) {
+      const std::int64_t h = 3, in = 8, panels = (out + 15) / 16;
+      const Ints taps = {3, 3, 1, 1, 1, 1, 1, 1};  // kernel, stride, dilation, padding
+      const auto strides = [&](std::int64_t c) { return Ints{h * width * c, width * c, c}; };
+      const auto calls = [&](Ints ints, std::int64_t groups, std::int64_t of_in, std::int64_t of_out) {
+        ints.insert(ints.end(), {1, h, width, 0, h, width, groups, of_in, of_out, 0, panels});
+        return ints;
+      };
+      Floats x = numbers(h * width * in), bias = numbers(out);
+      Floats added = numbers(h * width * out), y(added.size()), other(added.size());
+      Floats w(static_cast<std::size_t>(panels * 9 * in * 16));
+      for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i % 5) - 2.0f;
+      const auto ends = [&](Ints ints, std::int64_t from) {
+        ints.insert(ints.end(), taps.begin(), taps.end());
+        for (const Ints& s : {strides(from), strides(out)}) ints.insert(ints.end(), s.begin(), s.end());
+        ints.insert(ints.end(), {1, 1});
+        const Ints s = strides(out);
+        ints.insert(ints.end(), s.begin(), s.end());
+        ints.push_back(1);
+        return ints;
+      };
+      run("convolution.float32", {y.data(), x.data(), w.data(), bias.data(), added.data()},
+          ends(calls({}, 1, in, out), in), {-1000.0, 1000.0});
+      for (const std::int64_t side : {2, 4}) {
+        const std::int64_t elements = (side + 2) * (side + 2), block = 7;
+        Floats turned(static_cast<std::size_t>(panels * elements * in * 16));
+        Floats scratch(static_cast<std::size_t>(elements * (block * (in + 16) + 2 * 16)));
+        run("pack_winograd.float32", {turned.data(), w.data()}, {side, panels, in});
+        run("winograd.float32",
+            {other.data(), scratch.data(), x.data(), turned.data(), bias.data(), added.data()},
+            ends(calls({side, block}, 1, in, out), in), {-1000.0, 1000.0});
+        for (std::size_t i = 0; i < y.size(); ++i) CHECK(near(other[i], y[i]));
+      }
+      Ints ints = calls({}, out, 1, 1);
+      ints.push_back(out);  // between taps
+      Floats image = numbers(h * width * out), each = numbers(9 * out);
+      run("depthwise.float32", {y.data(), image.data(), each.data(), bias.data(), added.data()},
+          ends(ints, out), {-1e9, 1e9});
+      // The middle pixel of a row of one is made from the three above each other.
+      for (std::int64_t c = 0; width == 1 && c < out; ++c) {
+        const auto at = [&](const Floats& from, std::int64_t i) {
+          return from[static_cast<std::size_t>(i * out + c)];
+        };
+        float exact = bias[static_cast<std::size_t>(c)] + at(added, 1);
+        for (std::int64_t i = 0; i < 3; ++i) exact += at(image, i) * at(each, 3 * i + 1);
+        CHECK(near(at(y, 1), exact));
+      }
+    }
+  }
+}
+
 TEST(attention_stays_within_its_operands) {
   for (const std::int64_t queries : {1, 5, 6, 13}) {
     for (const std::int64_t dim : {5, 16}) {

@@ -1,9 +1,11 @@
-// Runs all tests, those named, or with `race` a tape that lacks a wait, which TSan has to report.
+// Runs all tests, those named, or with `race` a tape that lacks a wait, which TSan has to report. With
+// `instruction_sets` it names those of this machine.
 #include <cstdio>
 #include <cstring>
 
 #include "check.h"
 #include "dag.h"
+#include "kernels.h"
 #include "pool.h"
 
 namespace {
@@ -36,6 +38,10 @@ int main(int count, char** names) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   if (count == 2 && std::strcmp(names[1], "race") == 0) {
     replay_with_a_wait_missing();
+    return 0;
+  }
+  if (count == 2 && std::strcmp(names[1], "instruction_sets") == 0) {
+    for (const std::string& name : nimble::instruction_sets()) std::puts(name.c_str());
     return 0;
   }
   bool passed = true;

@@ -65,6 +65,12 @@ class Tape:
         """The task that failed in the last replay."""
 
 def native_kernels() -> list[str]: ...
+def instruction_set() -> str:
+    """The one that kernels use: what `NIMBLE_ISA` names, or the best of this machine."""
+
+def instruction_sets() -> list[str]:
+    """Those that this machine has, the best last."""
+
 def opcodes() -> dict[str, int]:
     """The operations of a pointwise program."""
 

@@ -124,11 +124,41 @@ def test_a_slot_in_use_must_have_an_address() -> None:
     tape.replay()
 
 
-@pytest.mark.skipif("NIMBLE_GENERIC" in os.environ, reason="is itself started by this test")
-def test_the_generic_path_passes_the_same_tests() -> None:
+@pytest.mark.skipif("NIMBLE_ISA" in os.environ, reason="is itself started by this test")
+@pytest.mark.parametrize("isa", _core.instruction_sets()[:-1])
+def test_lesser_instruction_sets_pass_the_same_tests(isa: str) -> None:
     here = Path(__file__).parent
-    environment = os.environ | {"NIMBLE_GENERIC": "1"}
+    environment = os.environ | {"NIMBLE_ISA": isa}
     command = [sys.executable, "-m", "pytest", "-q", "-x", str(here)]
     command += ["--ignore", str(here / "test_process.py"), "--ignore", str(here / "test_tape.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+def kernels_with(isa: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from nimble import _core; print(_core.instruction_set())"]
+    environment = os.environ | {"NIMBLE_ISA": isa}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("isa", _core.instruction_sets())
+def test_an_instruction_set_can_be_chosen(isa: str) -> None:
+    assert kernels_with(isa).stdout.strip() == isa
+
+
+def test_an_instruction_set_of_another_machine_is_refused() -> None:
+    here = ", ".join(_core.instruction_sets())
+    said = kernels_with("neon").stderr
+    assert f"NIMBLE_ISA is 'neon', which is no instruction set; expected one of {here}" in said
+    for isa in {"avx2", "avx512"} - set(_core.instruction_sets()):
+        assert "this machine does not have; expected one of" in kernels_with(isa).stderr
+
+
+def test_what_was_measured_with_other_instructions_is_not_taken() -> None:
+    program = "from nimble.devices.cpu.memo import key_of; print(key_of('a network'))"
+    keys = set()
+    for isa in _core.instruction_sets():
+        environment = os.environ | {"NIMBLE_ISA": isa}
+        command = [sys.executable, "-c", program]
+        keys.add(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
+    assert len(keys) == len(_core.instruction_sets())

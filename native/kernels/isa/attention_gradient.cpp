@@ -35,8 +35,8 @@ struct Head {
   void add_mask_of(float* scores, std::int64_t key, std::int64_t from) const {
     const float* at = mask + key * plan.mask_key;
     if (plan.m.row == 0) {
-      const F8 value = splat(*at);
-      for (std::int64_t i = from; i < width; i += 8) store(scores + i, load(scores + i) + value);
+      const Floats value = splat(*at);
+      for (std::int64_t i = from; i < width; i += kLanes) store(scores + i, load(scores + i) + value);
     } else {
       add_mask(scores + from, at + from * plan.m.row, plan.m.row, plan.queries - from);
     }
@@ -44,11 +44,11 @@ struct Head {
 
   // Scores into probabilities, and the gradient of probabilities into that of scores.
   void through_softmax(float* p, float* d, std::int64_t key, std::int64_t from) const {
-    const F8 scale = splat(plan.scale), zero = splat(0.0f);
-    for (std::int64_t i = from; i < width; i += 8) {
-      F8 x = exp_of_negative(load(p + i) - load(sum + i));
+    const Floats scale = splat(plan.scale), zero = splat(0.0f);
+    for (std::int64_t i = from; i < width; i += kLanes) {
+      Floats x = exp_of_negative(load(p + i) - load(sum + i));
       if (plan.causal && i < key) {
-        x = select(first(least<std::int64_t>(8, key - i)), zero, x);
+        x = select(first(least<std::int64_t>(kLanes, key - i)), zero, x);
       }
       store(p + i, x);
       store(d + i, x * (load(d + i) - load(share + i)) * scale);

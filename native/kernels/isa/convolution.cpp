@@ -8,6 +8,8 @@
 namespace nimble::NIMBLE_ISA {
 namespace {
 
+// Of the output, computed together with kPanel channels; as many as registers hold.
+constexpr int kPixels = kPerPanel == 1 ? 10 : 6;
 constexpr std::int64_t kPointers = 4096, kChunk = 96;  // groups of kPixels
 constexpr std::int64_t kFewLines = 48;                   // of weights; not worth fetching ahead
 constexpr std::int64_t kCached = 256 * 1024;             // bytes of input in the second-level cache
@@ -16,7 +18,7 @@ constexpr std::int64_t kSmall = 64;                      // pixels of an image
 struct Tile {
   const float* const* from;  // [tap][kPixels]
   const float* weights;      // [tap][channel][kPanel]
-  F8 start0, start1;         // the bias
+  Floats start[kPerPanel];   // the bias
 };
 
 // Whether all of a tap lies outside of the image.
@@ -33,27 +35,30 @@ NIMBLE_INLINE bool padding(const float* const (&x)[M]) {
 // one multiplication need not wait for the last. (More channels at once would do as well, but then
 // weights are not read as they lie in memory, and a core fetches them more slowly.)
 template <int M, int Parts>
-NIMBLE_INLINE void multiply(const Tile& tile, std::int64_t taps, std::int64_t in, F8 (&sum)[M][2]) {
-  F8 acc[Parts][M][2] = {};
+NIMBLE_INLINE void multiply(const Tile& tile, std::int64_t taps, std::int64_t in,
+                            Floats (&sum)[M][kPerPanel]) {
+  Floats acc[Parts][M][kPerPanel] = {};
   const float* w = tile.weights;
-  const auto step = [&](F8 (&into)[M][2], const float* const(&x)[M], std::int64_t c) {
-    const F8 w0 = load(w), w1 = load(w + 8);
-#pragma GCC unroll 6
+  const auto step = [&](Floats (&into)[M][kPerPanel], const float* const(&x)[M], std::int64_t c) {
+    Floats row[kPerPanel];
+#pragma GCC unroll 2
+    for (int v = 0; v < kPerPanel; ++v) row[v] = load(w + v * kLanes);
+#pragma GCC unroll 12
     for (int m = 0; m < M; ++m) {
-      const F8 s = splat(x[m][c]);
-      into[m][0] = fma(s, w0, into[m][0]);
-      into[m][1] = fma(s, w1, into[m][1]);
+      const Floats s = splat(x[m][c]);
+#pragma GCC unroll 2
+      for (int v = 0; v < kPerPanel; ++v) into[m][v] = fma(s, row[v], into[m][v]);
     }
     w += kPanel;
   };
-#pragma GCC unroll 6
+#pragma GCC unroll 12
   for (int m = 0; m < M; ++m) {
-    acc[0][m][0] = tile.start0;
-    acc[0][m][1] = tile.start1;
+#pragma GCC unroll 2
+    for (int v = 0; v < kPerPanel; ++v) acc[0][m][v] = tile.start[v];
   }
   for (std::int64_t t = 0; t < taps; ++t) {
     const float* x[M];
-#pragma GCC unroll 6
+#pragma GCC unroll 12
     for (int m = 0; m < M; ++m) x[m] = tile.from[t * kPixels + m];
     if (padding(x)) {
       w += in * kPanel;
@@ -68,10 +73,10 @@ NIMBLE_INLINE void multiply(const Tile& tile, std::int64_t taps, std::int64_t in
       for (; c < in; ++c) step(acc[0], x, c);
     }
   }
-#pragma GCC unroll 6
+#pragma GCC unroll 12
   for (int m = 0; m < M; ++m) {
 #pragma GCC unroll 2
-    for (int v = 0; v < 2; ++v) {
+    for (int v = 0; v < kPerPanel; ++v) {
       sum[m][v] = acc[0][m][v];
 #pragma GCC unroll 4
       for (int part = 1; part < Parts; ++part) sum[m][v] += acc[part][m][v];
@@ -79,13 +84,13 @@ NIMBLE_INLINE void multiply(const Tile& tile, std::int64_t taps, std::int64_t in
   }
 }
 
-// Up to 12 pixels by 8 channels, for the last channels of a group.
+// M pixels by 8 channels, for the last channels of a group.
 template <int M>
 NIMBLE_INLINE void multiply_half(const Tile& tile, std::int64_t taps, std::int64_t in,
-                                 F8 (&acc)[M]) {
+                                 Eight (&acc)[M]) {
   const float* w = tile.weights;
 #pragma GCC unroll 12
-  for (int m = 0; m < M; ++m) acc[m] = tile.start0;
+  for (int m = 0; m < M; ++m) acc[m] = first_eight(tile.start[0]);
   for (std::int64_t t = 0; t < taps; ++t) {
     const float* x[M];
 #pragma GCC unroll 12
@@ -95,9 +100,9 @@ NIMBLE_INLINE void multiply_half(const Tile& tile, std::int64_t taps, std::int64
       continue;
     }
     for (std::int64_t c = 0; c < in; ++c, w += kPanel) {
-      const F8 w0 = load(w);
+      const Eight row = load_eight(w);
 #pragma GCC unroll 12
-      for (int m = 0; m < M; ++m) acc[m] = fma(splat(x[m][c]), w0, acc[m]);
+      for (int m = 0; m < M; ++m) acc[m] = fma(splat_eight(x[m][c]), row, acc[m]);
     }
   }
 }
@@ -107,8 +112,18 @@ struct Place {
   const float* added;
 };
 
+// Pixels in as few groups as can be, all of nearly the same size: a group of one takes longer.
+struct Groups {
+  std::int64_t count, size;  // of the smaller ones
+  std::int64_t larger;       // have one more, and come first
+
+  explicit Groups(std::int64_t pixels)
+      : count((pixels + kPixels - 1) / kPixels), size(pixels / count), larger(pixels % count) {}
+  std::int64_t at(std::int64_t group) const { return size + (group < larger ? 1 : 0); }
+};
+
 struct End {
-  F8 low, high;
+  Floats low, high;
 
   // Keeps the compiler from holding these, or what is found in `places`, in registers that the sums
   // and their operands need.
@@ -165,9 +180,9 @@ struct Sweep {
 
   template <bool Adds>
   [[gnu::always_inline]] inline void put(const End& end, const Place& place, std::int64_t channel,
-                                         F8 x, std::int64_t count) const {
+                                         Floats x, std::int64_t count) const {
     float* to = place.to + channel;
-    if (count >= 8) {
+    if (count >= kLanes) {
       if constexpr (Adds) x += load(place.added + channel);
       store(to, between(x, end.low, end.high));
     } else if (count > 0) {
@@ -175,26 +190,44 @@ struct Sweep {
       store(to, between(x, end.low, end.high), count);
     }
   }
+  template <bool Adds>
+  [[gnu::always_inline]] inline void put_eight(const End& end, const Place& place,
+                                               std::int64_t channel, Eight x,
+                                               std::int64_t count) const {
+    float* to = place.to + channel;
+    const Eight low = first_eight(end.low), high = first_eight(end.high);
+    if (count >= 8) {
+      if constexpr (Adds) x += load_eight(place.added + channel);
+      store(to, between(x, low, high));
+    } else {
+      if constexpr (Adds) x += load_eight(place.added + channel, count);
+      store(to, between(x, low, high), count);
+    }
+  }
 
   template <int M, bool Adds>
   [[gnu::always_inline]] inline void tile(const Tile& given, End& end, const Place* places,
                                           std::int64_t channel, std::int64_t count) const {
     if (count > 8) {
-      F8 sum[M][2];
+      Floats sum[M][kPerPanel];
       multiply<M, M == 1 ? 4 : M <= 3 ? 2 : 1>(given, taps, plan.in, sum);
       end.forget(places);
-#pragma GCC unroll 6
+#pragma GCC unroll 12
       for (int m = 0; m < M; ++m) {
-        put<Adds>(end, places[m], channel, sum[m][0], 8);
-        put<Adds>(end, places[m], channel + 8, sum[m][1], count - 8);
+#pragma GCC unroll 2
+        for (int v = 0; v < kPerPanel; ++v) {
+          // All but the last vector are whole: there are more than eight.
+          const std::int64_t left = v + 1 < kPerPanel ? kLanes : count - v * kLanes;
+          put<Adds>(end, places[m], channel + v * kLanes, sum[m][v], left);
+        }
       }
     } else {
-      F8 acc[M];
+      Eight acc[M];
       multiply_half<M>(given, taps, plan.in, acc);
       end.forget(places);
-#pragma GCC unroll 6
+#pragma GCC unroll 12
       for (int m = 0; m < M; ++m) {
-        put<Adds>(end, places[m], channel, acc[m], count);
+        put_eight<Adds>(end, places[m], channel, acc[m], count);
       }
     }
   }
@@ -234,13 +267,13 @@ struct Sweep {
   void point(const float* image, std::int64_t pixel, std::int64_t count, const float** out) const {
     if (pixel_by_pixel) {
       const float* first = image + plan.first_row * plan.src.row + pixel * plan.src.pixel;
-      for (std::int64_t m = 0; m < kPixels; ++m) out[m] = first + least(m, count - 1) * plan.src.pixel;
+      for (std::int64_t m = 0; m < count; ++m) out[m] = first + m * plan.src.pixel;
       return;
     }
     std::int64_t y = pixel / plan.out_width, x = pixel % plan.out_width;
-    for (std::int64_t m = 0; m < kPixels; ++m) {
+    for (std::int64_t m = 0; m < count; ++m) {
       point_at(image, y, x, out + m);
-      if (m + 1 < count && ++x == plan.out_width) {
+      if (++x == plan.out_width) {
         x = 0;
         ++y;
       }
@@ -276,46 +309,66 @@ struct Sweep {
 
   // Pointers and places for `count` pixels of all images: a pixel of every image, then the next.
   void point_together(const float* images, std::int64_t begin, std::int64_t count) {
-    std::int64_t image = begin % plan.batch, pixel = begin / plan.batch;
-    for (std::int64_t m = 0; m < count; ++m) {
-      const std::int64_t y = pixel / plan.out_width, x = pixel % plan.out_width;
-      point_at(images + image * plan.src.batch, y, x,
-               from + m / kPixels * taps * kPixels + m % kPixels);
-      place_at(m, image, y, x);
-      if (++image == plan.batch) {
-        image = 0;
-        ++pixel;
+    std::int64_t image = begin % plan.batch, pixel = begin / plan.batch, m = 0;
+    const Groups groups(count);
+    for (std::int64_t group = 0; group < groups.count; ++group) {
+      for (std::int64_t i = 0; i < groups.at(group); ++i, ++m) {
+        const std::int64_t y = pixel / plan.out_width, x = pixel % plan.out_width;
+        point_at(images + image * plan.src.batch, y, x, from + group * taps * kPixels + i);
+        place_at(m, image, y, x);
+        if (++image == plan.batch) {
+          image = 0;
+          ++pixel;
+        }
       }
     }
   }
 
-  // Not part of another function, whose variables would take the registers of the inner loop.
+  // Groups [group, group + groups) of M pixels, the first of which is to go to `to`. Not part of
+  // another function, whose variables would take the registers of the inner loop.
+  template <int M, bool Adds>
+  [[gnu::noinline]] void groups_of(Tile tile_, End end, const Place* to, std::int64_t channel,
+                                   std::int64_t count, std::int64_t group, std::int64_t groups,
+                                   std::int64_t ahead) const {
+    tile_.from = from + group * taps * kPixels;
+    const float* next = tile_.weights + (taps * plan.in + group * ahead) * kPanel;
+    for (; groups > 0; --groups) {
+      for (std::int64_t i = 0; i < ahead; ++i) __builtin_prefetch(next + i * kPanel, 0, 2);
+      next += ahead * kPanel;
+      tile<M, Adds>(tile_, end, to, channel, count);
+      activate(to, M, channel, count);
+      tile_.from += taps * kPixels;
+      to += M;
+    }
+  }
+
+  // Groups of up to kMost pixels, by their size.
+  template <int kMost, bool Adds>
+  void groups_of_size(std::int64_t size, const Tile& tile_, const End& end, const Place* to,
+                      std::int64_t channel, std::int64_t count, std::int64_t group,
+                      std::int64_t groups, std::int64_t ahead) const {
+    if constexpr (kMost > 1) {
+      if (size < kMost) {
+        return groups_of_size<kMost - 1, Adds>(size, tile_, end, to, channel, count, group, groups,
+                                               ahead);
+      }
+    }
+    groups_of<kMost, Adds>(tile_, end, to, channel, count, group, groups, ahead);
+  }
+
   template <bool Adds>
-  [[gnu::noinline]] void panel_of_chunk(Tile tile_, End end, std::int64_t channel, std::int64_t count,
-                      std::int64_t pixels) const {
-    const Place* to = place;
-    tile_.from = from;
+  void panel_of_chunk(const Tile& tile_, const End& end, std::int64_t channel, std::int64_t count,
+                      const Groups& groups) const {
     // The next panel's weights on their way to the second-level cache, a few lines at a time.
     const std::int64_t lines = taps * plan.in;
-    const std::int64_t each = lines < kFewLines ? 0 : lines / (pixels / kPixels + 1) + 1;
-    const float* next = tile_.weights + lines * kPanel;
-    for (; pixels >= kPixels; pixels -= kPixels) {
-      for (std::int64_t i = 0; i < each; ++i) __builtin_prefetch(next + i * kPanel, 0, 2);
-      next += each * kPanel;
-      tile<kPixels, Adds>(tile_, end, to, channel, count);
-      activate(to, kPixels, channel, count);
-      tile_.from += taps * kPixels;
-      to += kPixels;
+    const std::int64_t ahead = lines < kFewLines ? 0 : lines / groups.count + 1;
+    if (groups.larger > 0) {
+      groups_of_size<kPixels, Adds>(groups.size + 1, tile_, end, place, channel, count, 0,
+                                    groups.larger, ahead);
     }
-    switch (pixels) {
-      case 1: tile<1, Adds>(tile_, end, to, channel, count); break;
-      case 2: tile<2, Adds>(tile_, end, to, channel, count); break;
-      case 3: tile<3, Adds>(tile_, end, to, channel, count); break;
-      case 4: tile<4, Adds>(tile_, end, to, channel, count); break;
-      case 5: tile<5, Adds>(tile_, end, to, channel, count); break;
-      default: break;
-    }
-    activate(to, pixels, channel, count);
+    groups_of_size<kPixels, Adds>(groups.size, tile_, end, place + groups.larger * (groups.size + 1),
+                                  channel, count, groups.larger, groups.count - groups.larger,
+                                  ahead);
   }
 
   // Of one image, or of all.
@@ -335,11 +388,14 @@ struct Sweep {
     const float* group_weights = weights + g * panels * taps * plan.in * kPanel;
     for (std::int64_t begin = 0; begin < all_pixels; begin += chunk * kPixels) {
       const std::int64_t end = least(all_pixels, begin + chunk * kPixels);
+      const Groups groups_(end - begin);
       if (together) {
         point_together(image_src, begin, end - begin);
       } else {
-        for (std::int64_t p = begin, at = 0; p < end; p += kPixels, ++at) {
-          point(image_src, p, least<std::int64_t>(kPixels, end - p), from + at * taps * kPixels);
+        std::int64_t p = begin;
+        for (std::int64_t group = 0; group < groups_.count; ++group) {
+          point(image_src, p, groups_.at(group), from + group * taps * kPixels);
+          p += groups_.at(group);
         }
         places(image, begin, end - begin);
       }
@@ -349,14 +405,17 @@ struct Sweep {
         tile_.weights = group_weights + panel * taps * plan.in * kPanel;
         const std::int64_t all = g * plan.out + channel;
         if (bias) {
-          tile_.start0 = left >= 8 ? load(bias + all) : load(bias + all, left);
-          if (left > 8) tile_.start1 = left >= 16 ? load(bias + all + 8) : load(bias + all + 8, left - 8);
+          for (int v = 0; v < kPerPanel && left > v * kLanes; ++v) {
+            const float* from = bias + all + v * kLanes;
+            const std::int64_t count = left - v * kLanes;
+            tile_.start[v] = count >= kLanes ? load(from) : load(from, count);
+          }
         }
         const std::int64_t count = least<std::int64_t>(left, kPanel);
         if (added) {
-          panel_of_chunk<true>(tile_, ends, all, count, end - begin);
+          panel_of_chunk<true>(tile_, ends, all, count, groups_);
         } else {
-          panel_of_chunk<false>(tile_, ends, all, count, end - begin);
+          panel_of_chunk<false>(tile_, ends, all, count, groups_);
         }
       }
       if (plan.epilogue.present && !activation) {

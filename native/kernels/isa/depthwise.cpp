@@ -1,4 +1,4 @@
-// Depthwise convolution: every channel by itself, eight of them side by side.
+// Depthwise convolution: every channel by itself, a vector of them side by side.
 #include "../convolution.h"
 
 #include "program.h"
@@ -23,28 +23,28 @@ struct Sweep {
   const float* bias;
   const float* added;
   const Activation activation;  // of a block, while it is in the first-level cache
-  const F8 low, high;           // infinite where nothing is clamped
+  const Floats low, high;           // infinite where nothing is clamped
 
   template <bool Whole>
-  [[gnu::always_inline]] static inline F8 read(const float* p, std::int64_t count) {
+  [[gnu::always_inline]] static inline Floats read(const float* p, std::int64_t count) {
     return Whole ? load(p) : load(p, count);
   }
 
   template <bool Whole>
-  [[gnu::always_inline]] inline void put(float* to, std::int64_t count, F8 x) const {
+  [[gnu::always_inline]] inline void put(float* to, std::int64_t count, Floats x) const {
     x = between(x, low, high);
     Whole ? store(to, x) : store(to, x, count);
   }
 
-  // M pixels of R rows, eight channels or `count` < 8. A row of the input is gone through once: each
+  // M pixels of R rows, a vector of channels or `count` of one. A row of the input is gone through once: each
   // of its pixels meets all taps that use it. Only the first and last K - 1 can be padding, and
   // nothing of what is `Inside`.
   template <int M, int K, int S, int R, bool Whole, bool Inside>
   [[gnu::always_inline]] inline void block(const Strip& strip, std::int64_t channel,
                                            std::int64_t count) const {
     constexpr int kAcross = (M - 1) * S + K;
-    F8 acc[R][M];
-    const F8 start = bias ? read<Whole>(bias + channel, count) : F8{};
+    Floats acc[R][M];
+    const Floats start = bias ? read<Whole>(bias + channel, count) : Floats{};
 #pragma GCC unroll 2
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
@@ -52,7 +52,7 @@ struct Sweep {
     }
     const auto meet = [&](int i, bool (&uses)[R]) __attribute__((always_inline)) {
       if (!Inside && !strip.rows[i]) return;
-      F8 taps[R][K];
+      Floats taps[R][K];
 #pragma GCC unroll 2
       for (int r = 0; r < R; ++r) {
         if (!uses[r]) continue;
@@ -65,7 +65,7 @@ struct Sweep {
       for (int p = 0; p < kAcross; ++p) {
         if (!Inside && p < K - 1 && p < strip.first) continue;
         if (!Inside && p > kAcross - K && p >= strip.last) continue;
-        const F8 value = read<Whole>(x + p * plan.src.pixel, count);
+        const Floats value = read<Whole>(x + p * plan.src.pixel, count);
 #pragma GCC unroll 2
         for (int r = 0; r < R; ++r) {
           if (!uses[r]) continue;
@@ -112,9 +112,9 @@ struct Sweep {
   [[gnu::noinline]] void blocks(const Strip& strip) const {
     std::int64_t c = plan.first_panel * kPanel;
     const std::int64_t last = least(plan.groups, plan.last_panel * kPanel);
-    for (; c + 8 <= last; c += 8) {
-      block<M, K, S, R, true, Inside>(strip, c, 8);
-      activate(strip, R, M, c, 8);
+    for (; c + kLanes <= last; c += kLanes) {
+      block<M, K, S, R, true, Inside>(strip, c, kLanes);
+      activate(strip, R, M, c, kLanes);
     }
     if (c == last) return;
     block<M, K, S, R, false, false>(strip, c, last - c);
@@ -161,9 +161,9 @@ struct Sweep {
   void any_kernel(const Strip& strip) const {
     const std::int64_t last = least(plan.groups, plan.last_panel * kPanel);
     for (std::int64_t x = 0; x < plan.out_width; ++x) {
-      for (std::int64_t c = plan.first_panel * kPanel; c < last; c += 8) {
-        const std::int64_t count = least<std::int64_t>(8, last - c);
-        F8 acc = bias ? load(bias + c, count) : F8{};
+      for (std::int64_t c = plan.first_panel * kPanel; c < last; c += kLanes) {
+        const std::int64_t count = least<std::int64_t>(kLanes, last - c);
+        Floats acc = bias ? load(bias + c, count) : Floats{};
         for (std::int64_t i = 0; i < strip.count; ++i) {
           for (std::int64_t j = 0; strip.rows[i] && j < plan.kernel_w; ++j) {
             const std::int64_t column = x * plan.stride_w - plan.left + j * plan.dilation_w;

@@ -63,7 +63,7 @@ void scatter_rows(void* context) {
     float* to = out + row * plan.out_row;
     const float* from = in + i * plan.in_row;
     std::int64_t c = 0;
-    for (; c + 8 <= plan.length; c += 8) store(to + c, load(to + c) + load(from + c));
+    for (; c + kLanes <= plan.length; c += kLanes) store(to + c, load(to + c) + load(from + c));
     for (; c < plan.length; ++c) to[c] += from[c];
   }
 }

@@ -15,10 +15,10 @@ struct Compiled {
 
   const Program& program;
   float* const* at;
-  F8 r[kRegisters];
+  Floats r[kRegisters];
 
   template <std::int16_t kFrom>
-  NIMBLE_INLINE_MEMBER F8 operand() const {
+  NIMBLE_INLINE_MEMBER Floats operand() const {
     if constexpr (kFrom < 0) {
       return splat(program.constant[-1 - kFrom]);
     } else {
@@ -53,14 +53,14 @@ template <int kProgram>
 [[gnu::noinline]] void compiled(const Program& program, float* const* at, std::int64_t count) {
   Compiled<kProgram> it{program, at, {}};
   std::int64_t i = 0;
-  for (; i + 8 <= count; i += 8) {
+  for (; i + kLanes <= count; i += kLanes) {
     it.on([i](const float* p) __attribute__((always_inline)) { return load(p + i); },
-          [i](float* p, F8 x) __attribute__((always_inline)) { store(p + i, x); });
+          [i](float* p, Floats x) __attribute__((always_inline)) { store(p + i, x); });
   }
   const std::int64_t left = count - i;
   if (left == 0) return;
   it.on([=](const float* p) __attribute__((always_inline)) { return load(p + i, left); },
-        [=](float* p, F8 x) __attribute__((always_inline)) { store(p + i, x, left); });
+        [=](float* p, Floats x) __attribute__((always_inline)) { store(p + i, x, left); });
 }
 
 using Run = void (*)(const Program&, float* const*, std::int64_t);

@@ -25,16 +25,16 @@ void tile_at(const LinearPlan& plan, const Matrices& at, std::int64_t row, std::
              w_panel, plan.k[i]);
   }
 #pragma GCC unroll 8
-  for (int c = 0; c < kPanels * 2; ++c) {
-    const std::int64_t column = panel * kPanel + c * 8;
+  for (int c = 0; c < kPanels * kPerPanel; ++c) {
+    const std::int64_t column = panel * kPanel + c * kLanes;
     const std::int64_t left = plan.n - column;
     if (left <= 0) break;
-    const bool whole = left >= 8;
-    F8 bias = splat(0.0f);
+    const bool whole = left >= kLanes;
+    Floats bias = splat(0.0f);
     if (at.bias) bias = whole ? load(at.bias + column) : load(at.bias + column, left);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
-      F8 value = tile.total(r, c) + bias;
+      Floats value = tile.total(r, c) + bias;
       if (at.add) {
         const float* add = at.add + (row + r) * plan.add_stride + column;
         value += whole ? load(add) : load(add, left);
@@ -54,27 +54,10 @@ void rows_at(const LinearPlan& plan, const Matrices& at, std::int64_t row, std::
   for (; panel < last; ++panel) tile_at<kRows, 1, kParts>(plan, at, row, panel);
 }
 
-void some_rows(const LinearPlan& plan, const Matrices& at, std::int64_t row, std::int64_t rows,
-               std::int64_t panel, std::int64_t last) {
-  switch (rows) {
-    case 1: return rows_at<1>(plan, at, row, panel, last);
-    case 2: return rows_at<2>(plan, at, row, panel, last);
-    case 3: return rows_at<3>(plan, at, row, panel, last);
-    case 4: return rows_at<4>(plan, at, row, panel, last);
-    case 5: return rows_at<5>(plan, at, row, panel, last);
-    default: return rows_at<6>(plan, at, row, panel, last);
-  }
-}
-
-// Groups of at most six rows, all nearly the same height.
 void all_rows(const LinearPlan& plan, const Matrices& at, std::int64_t panel, std::int64_t last) {
-  const std::int64_t groups = (plan.m + 5) / 6;
-  std::int64_t row = 0;
-  for (std::int64_t group = 0; group < groups; ++group) {
-    const std::int64_t rows = (plan.m - row + groups - group - 1) / (groups - group);
-    some_rows(plan, at, row, rows, panel, last);
-    row += rows;
-  }
+  in_groups(plan.m, [&](std::int64_t row, std::int64_t rows) {
+    with_rows(rows, [&]<int kRows>() { rows_at<kRows>(plan, at, row, panel, last); });
+  });
 }
 
 }  // namespace
@@ -91,7 +74,7 @@ void linear(void* context) {
   }
   if (plan.bias) at.bias = call.operand<const float>(next++);
   if (plan.add) at.add = call.operand<const float>(next++);
-  if (plan.m <= 6) {
+  if (plan.m <= kTileRows) {
     all_rows(plan, at, plan.first_panel, plan.last_panel);
   } else {
     // Weights are read from memory once: a panel stays in the cache for all groups of rows.

@@ -8,15 +8,15 @@
 namespace nimble::NIMBLE_ISA {
 namespace {
 
-constexpr float kOnes[] = {1, 1, 1, 1, 1, 1};
+constexpr float kOnes[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+static_assert(sizeof(kOnes) / sizeof(float) >= kTileRows);
 constexpr std::int64_t kFewRows = 12;  // fewer are not worth packing what lies well already
 
 // Columns [n, n + 16) of w, one row of 16 after the other, with zeros where there is no column.
 void pack(const MatmulPlan& plan, float* out, const float* w, std::int64_t columns) {
   if (plan.w_column == 1 && columns == kPanel) {
     for (std::int64_t k = 0; k < plan.k; ++k, out += kPanel, w += plan.w_row) {
-      store(out, load(w));
-      store(out + 8, load(w + 8));
+      for (int c = 0; c < kPanel; c += kLanes) store(out + c, load(w + c));
     }
     return;
   }
@@ -52,14 +52,10 @@ void matmul(void* context) {
         panel = scratch;
         w_row = kPanel;
       }
-      const std::int64_t groups = (plan.m + 5) / 6;  // of rows, all nearly the same height
-      std::int64_t row = 0;
-      for (std::int64_t group = 0; group < groups; ++group) {
-        const std::int64_t rows = (plan.m - row + groups - group - 1) / (groups - group);
+      in_groups(plan.m, [&](std::int64_t row, std::int64_t rows) {
         product_of<false>(rows, y + row * plan.y_row + n, plan.y_row, x + row * plan.x_row,
                           plan.x_row, {panel, w_row, 0}, columns, plan.k, kOnes);
-        row += rows;
-      }
+      });
     }
     if (!plan.epilogue.present) continue;
     for (std::int64_t r = 0; r < plan.m; ++r) {

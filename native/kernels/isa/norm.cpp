@@ -10,30 +10,30 @@ namespace {
 // y = (x - mean) * scale * weight + bias. Null weight is 1, null bias is 0.
 NIMBLE_INLINE void normalise(float* y, const float* x, std::int64_t n, float mean, float scale,
                              const float* weight, const float* bias) {
-  const F8 m = splat(mean), s = splat(scale), one = splat(1.0f), zero = splat(0.0f);
+  const Floats m = splat(mean), s = splat(scale), one = splat(1.0f), zero = splat(0.0f);
   std::int64_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    const F8 v = (load(x + i) - m) * s;
+  for (; i + kLanes <= n; i += kLanes) {
+    const Floats v = (load(x + i) - m) * s;
     store(y + i, fma(v, weight ? load(weight + i) : one, bias ? load(bias + i) : zero));
   }
   const std::int64_t left = n - i;
   if (left == 0) return;
-  const F8 v = (load(x + i, left) - m) * s;
+  const Floats v = (load(x + i, left) - m) * s;
   store(y + i, fma(v, weight ? load(weight + i, left) : one, bias ? load(bias + i, left) : zero),
         left);
 }
 
 NIMBLE_INLINE void add_rows(float* y, const float* a, const float* b, std::int64_t n) {
   std::int64_t i = 0;
-  for (; i + 8 <= n; i += 8) store(y + i, load(a + i) + load(b + i));
+  for (; i + kLanes <= n; i += kLanes) store(y + i, load(a + i) + load(b + i));
   if (i < n) store(y + i, load(a + i, n - i) + load(b + i, n - i), n - i);
 }
 
 NIMBLE_INLINE float inverse_root(float x) { return 1.0f / __builtin_sqrtf(x); }
 
 NIMBLE_INLINE float squares_around(const float* x, std::int64_t n, float mean) {
-  const F8 m = splat(mean);
-  return sum_of(x, n, [m](F8 v) __attribute__((always_inline)) { return (v - m) * (v - m); });
+  const Floats m = splat(mean);
+  return sum_of(x, n, [m](Floats v) __attribute__((always_inline)) { return (v - m) * (v - m); });
 }
 
 // kMean: layer_norm subtracts the mean, rms_norm does not.
@@ -84,16 +84,16 @@ GroupOperands group_operands(const NativeCall& call, const GroupNormPlan& plan) 
 template <bool kSquare>
 void sum_pixels(float* sums, const float* x, std::int64_t pixels, std::int64_t step,
                 std::int64_t channels, const float* mean) {
-  for (std::int64_t c = 0; c < channels; c += 8) {
-    const std::int64_t left = least<std::int64_t>(8, channels - c);
-    const F8 m = load(mean + c);
-    F8 total = splat(0.0f);
+  for (std::int64_t c = 0; c < channels; c += kLanes) {
+    const std::int64_t left = least<std::int64_t>(kLanes, channels - c);
+    const Floats m = load(mean + c);
+    Floats total = splat(0.0f);
     for (std::int64_t p = 0; p < pixels;) {
       const std::int64_t stop = least<std::int64_t>(p + 128, pixels);
-      F8 part = splat(0.0f);
+      Floats part = splat(0.0f);
       for (; p < stop; ++p) {
         const float* at = x + p * step + c;
-        const F8 v = (left == 8 ? load(at) : load(at, left)) - m;
+        const Floats v = (left == kLanes ? load(at) : load(at, left)) - m;
         part = kSquare ? fma(v, v, part) : part + v;
       }
       total += part;
@@ -138,11 +138,11 @@ void group_norm(void* context) {
       for (std::int64_t c = 0; c < size; ++c) {
         const std::int64_t channel = first_channel + c;
         const float s = at.weight ? scale * at.weight[channel] : scale;
-        const F8 m = splat(mean), w = splat(s), b = splat(at.bias ? at.bias[channel] : 0.0f);
+        const Floats m = splat(mean), w = splat(s), b = splat(at.bias ? at.bias[channel] : 0.0f);
         float* y = at.y + n * plan.y_batch + channel * plan.y_step;
         const float* in = x + c * plan.x_step;
         std::int64_t i = 0;
-        for (; i + 8 <= plan.pixels; i += 8) store(y + i, fma(load(in + i) - m, w, b));
+        for (; i + kLanes <= plan.pixels; i += kLanes) store(y + i, fma(load(in + i) - m, w, b));
         const std::int64_t left = plan.pixels - i;
         if (left > 0) store(y + i, fma(load(in + i, left) - m, w, b), left);
         if (plan.epilogue.present) {
@@ -157,12 +157,12 @@ void group_norm_nhwc(void* context) {
   const auto& call = *static_cast<const NativeCall*>(context);
   const auto& plan = *static_cast<const GroupNormPlan*>(call.plan);
   const GroupOperands at = group_operands(call, plan);
-  // Eight more, so that whole vectors are read.
-  float mean[kMaxNormChannels + 8], scale[kMaxNormChannels + 8], shift[kMaxNormChannels + 8];
+  // One vector more, so that whole vectors are read.
+  float mean[kMaxNormChannels + kLanes], scale[kMaxNormChannels + kLanes], shift[kMaxNormChannels + kLanes];
   for (std::int64_t c = 0; c < plan.channels; ++c) shift[c] = at.bias ? at.bias[c] : 0.0f;
   for (std::int64_t n = 0; n < plan.n; ++n) {
     const float* x = at.x + n * plan.x_batch;
-    for (std::int64_t c = 0; c < plan.channels + 8; ++c) scale[c] = 0.0f;
+    for (std::int64_t c = 0; c < plan.channels + kLanes; ++c) scale[c] = 0.0f;
     sum_pixels<false>(mean, x, plan.pixels, plan.x_step, plan.channels, scale);
     spread_groups(mean, plan);
     sum_pixels<true>(scale, x, plan.pixels, plan.x_step, plan.channels, mean);
@@ -174,12 +174,12 @@ void group_norm_nhwc(void* context) {
       const float* in = x + p * plan.x_step;
       float* y = at.y + n * plan.y_batch + p * plan.y_step;
       std::int64_t c = 0;
-      for (; c + 8 <= plan.channels; c += 8) {
+      for (; c + kLanes <= plan.channels; c += kLanes) {
         store(y + c, fma(load(in + c) - load(mean + c), load(scale + c), load(shift + c)));
       }
       const std::int64_t left = plan.channels - c;
       if (left > 0) {
-        const F8 v = load(in + c, left) - load(mean + c, left);
+        const Floats v = load(in + c, left) - load(mean + c, left);
         store(y + c, fma(v, load(scale + c, left), load(shift + c, left)), left);
       }
       if (plan.epilogue.present) {

@@ -6,11 +6,11 @@
 
 namespace nimble::NIMBLE_ISA {
 
-NIMBLE_INLINE F8 one_if(I8 mask) { return select(mask, splat(1.0f), splat(0.0f)); }
+NIMBLE_INLINE Floats one_if(Ints mask) { return select(mask, splat(1.0f), splat(0.0f)); }
 
 template <Op kOp>
-NIMBLE_INLINE F8 apply(F8 x, [[maybe_unused]] F8 y, [[maybe_unused]] F8 z) {
-  [[maybe_unused]] const F8 zero = splat(0.0f), one = splat(1.0f);
+NIMBLE_INLINE Floats apply(Floats x, [[maybe_unused]] Floats y, [[maybe_unused]] Floats z) {
+  [[maybe_unused]] const Floats zero = splat(0.0f), one = splat(1.0f);
   if constexpr (kOp == Op::copy) return x;
   if constexpr (kOp == Op::add) return x + y;
   if constexpr (kOp == Op::sub) return x - y;
@@ -24,21 +24,21 @@ NIMBLE_INLINE F8 apply(F8 x, [[maybe_unused]] F8 y, [[maybe_unused]] F8 z) {
   if constexpr (kOp == Op::rsqrt) return one / root(x);
   if constexpr (kOp == Op::reciprocal) return one / x;
   if constexpr (kOp == Op::square) return x * x;
-  if constexpr (kOp == Op::exp) return exp8(x);
-  if constexpr (kOp == Op::log) return log8(x);
-  if constexpr (kOp == Op::log1p) return log1p_8(x);
-  if constexpr (kOp == Op::expm1) return expm1_8(x);
-  if constexpr (kOp == Op::tanh) return tanh8(x);
-  if constexpr (kOp == Op::sigmoid) return sigmoid8(x);
-  if constexpr (kOp == Op::erf) return erf8(x);
-  if constexpr (kOp == Op::sin) return sin8(x);
-  if constexpr (kOp == Op::cos) return cos8(x);
-  if constexpr (kOp == Op::floor) return floor8(x);
-  if constexpr (kOp == Op::ceil) return ceil8(x);
+  if constexpr (kOp == Op::exp) return exp_of(x);
+  if constexpr (kOp == Op::log) return log_of(x);
+  if constexpr (kOp == Op::log1p) return log1p_of(x);
+  if constexpr (kOp == Op::expm1) return expm1_of(x);
+  if constexpr (kOp == Op::tanh) return tanh_of(x);
+  if constexpr (kOp == Op::sigmoid) return sigmoid_of(x);
+  if constexpr (kOp == Op::erf) return erf_of(x);
+  if constexpr (kOp == Op::sin) return sin_of(x);
+  if constexpr (kOp == Op::cos) return cos_of(x);
+  if constexpr (kOp == Op::floor) return floor_of(x);
+  if constexpr (kOp == Op::ceil) return ceil_of(x);
   if constexpr (kOp == Op::round) return rounded(x);
-  if constexpr (kOp == Op::trunc) return trunc8(x);
+  if constexpr (kOp == Op::trunc) return trunc_of(x);
   if constexpr (kOp == Op::relu) return select(x < zero, zero, x);
-  if constexpr (kOp == Op::pow) return pow8(x, y);
+  if constexpr (kOp == Op::pow) return pow_of(x, y);
   if constexpr (kOp == Op::fma) return fma(x, y, z);
   if constexpr (kOp == Op::clamp) return minimum(maximum(x, y), z);
   if constexpr (kOp == Op::where) return select(x != zero, y, z);
@@ -51,15 +51,15 @@ NIMBLE_INLINE F8 apply(F8 x, [[maybe_unused]] F8 y, [[maybe_unused]] F8 z) {
   if constexpr (kOp == Op::logical_and) return one_if((x != zero) & (y != zero));
   if constexpr (kOp == Op::logical_or) return one_if((x != zero) | (y != zero));
   if constexpr (kOp == Op::logical_not) return one_if(x == zero);
-  if constexpr (kOp == Op::gelu_erf) return gelu_erf8(x);
-  if constexpr (kOp == Op::gelu_tanh) return gelu_tanh8(x);
-  if constexpr (kOp == Op::silu) return silu8(x);
-  if constexpr (kOp == Op::hardswish) return x * hardsigmoid8(x);
-  if constexpr (kOp == Op::hardsigmoid) return hardsigmoid8(x);
-  if constexpr (kOp == Op::softplus) return softplus8(x, y, z);
+  if constexpr (kOp == Op::gelu_erf) return gelu_erf_of(x);
+  if constexpr (kOp == Op::gelu_tanh) return gelu_tanh_of(x);
+  if constexpr (kOp == Op::silu) return silu_of(x);
+  if constexpr (kOp == Op::hardswish) return x * hardsigmoid_of(x);
+  if constexpr (kOp == Op::hardsigmoid) return hardsigmoid_of(x);
+  if constexpr (kOp == Op::softplus) return softplus_of(x, y, z);
   if constexpr (kOp == Op::leaky_relu) return select(x > zero, x, x * y);
-  if constexpr (kOp == Op::elu) return select(x > zero, x, y * expm1_8(x));
-  if constexpr (kOp == Op::mish) return mish8(x);
+  if constexpr (kOp == Op::elu) return select(x > zero, x, y * expm1_of(x));
+  if constexpr (kOp == Op::mish) return mish_of(x);
 }
 
 }  // namespace nimble::NIMBLE_ISA

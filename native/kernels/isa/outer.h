@@ -10,7 +10,7 @@ namespace nimble::NIMBLE_ISA {
 using Plan = WeightGradientPlan;
 
 constexpr int kRows = 6;                    // of a tile, each one element broadcast
-constexpr int kColumns = 16;                // of a tile: two vectors
+constexpr int kColumns = 16;                // of a tile: one vector or two
 constexpr int kWide = 8 * kRows;            // rows that are copied together
 constexpr std::int64_t kPixels = 128;       // that are copied together
 
@@ -22,9 +22,22 @@ NIMBLE_INLINE void gather(float* to, const float* const* pixels, std::int64_t co
   for (std::int64_t p = 0; p < count; ++p, to += kWidth) {
     const float* from = pixels[p] + start;
     std::int64_t v = 0;
-    for (; v + 8 <= width; v += 8) store(to + v, load(from + v));
+    for (; v + kLanes <= width; v += kLanes) store(to + v, load(from + v));
     if (v < width) store(to + v, load(from + v, width - v));
-    for (v = (width + 7) / 8 * 8; v < seen; v += 8) store(to + v, splat(0.0f));
+    for (v = (width + kLanes - 1) / kLanes * kLanes; v < seen; v += kLanes) store(to + v, splat(0.0f));
+  }
+}
+
+// total[i][j] += a[i] b[j]
+NIMBLE_INLINE void add_outer(Floats (&total)[kRows][kPerPanel], const float* a, const float* b) {
+  Floats row[kPerPanel];
+#pragma GCC unroll 2
+  for (int c = 0; c < kPerPanel; ++c) row[c] = load(b + c * kLanes);
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) {
+    const Floats one = splat(a[i]);
+#pragma GCC unroll 2
+    for (int c = 0; c < kPerPanel; ++c) total[i][c] = fma(one, row[c], total[i][c]);
   }
 }
 

@@ -38,13 +38,13 @@ NIMBLE_INLINE void pool_channels(float* y, const float* x, const Window& h, cons
                                  std::int64_t x_h, std::int64_t x_w, float factor,
                                  std::int64_t left) {
   const std::int64_t high = kSide > 0 ? kSide : h.count, wide = kSide > 0 ? kSide : w.count;
-  F8 total[kVectors];
+  Floats total[kVectors];
 #pragma GCC unroll 4
-  for (F8& t : total) t = splat(kMax ? -__builtin_inff() : 0.0f);
+  for (Floats& t : total) t = splat(kMax ? -__builtin_inff() : 0.0f);
 #pragma GCC unroll 3
   for (std::int64_t i = 0; i < high; ++i) {
     const float* row = x + (h.first + i * h.step) * x_h + w.first * x_w;
-    F8 part[kVectors];  // rows are summed by themselves, to keep the rounding error small
+    Floats part[kVectors];  // rows are summed by themselves, to keep the rounding error small
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) part[v] = kMax ? total[v] : splat(0.0f);
 #pragma GCC unroll 3
@@ -52,7 +52,7 @@ NIMBLE_INLINE void pool_channels(float* y, const float* x, const Window& h, cons
       const float* at = row + k * w.step * x_w;
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
-        const F8 value = kPartial ? load(at + v * 8, left) : load(at + v * 8);
+        const Floats value = kPartial ? load(at + v * kLanes, left) : load(at + v * kLanes);
         part[v] = kMax ? maximum(part[v], value) : part[v] + value;
       }
     }
@@ -61,8 +61,8 @@ NIMBLE_INLINE void pool_channels(float* y, const float* x, const Window& h, cons
   }
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
-    const F8 value = kMax ? total[v] : total[v] / splat(factor);
-    kPartial ? store(y + v * 8, value, left) : store(y + v * 8, value);
+    const Floats value = kMax ? total[v] : total[v] / splat(factor);
+    kPartial ? store(y + v * kLanes, value, left) : store(y + v * kLanes, value);
   }
 }
 
@@ -75,10 +75,10 @@ void pool_pixel(const PoolPlan& plan, float* y, const float* x, const Window& h,
     divisor = static_cast<float>(count);
   }
   std::int64_t c = 0;
-  for (; c + 32 <= plan.channels; c += 32) {
+  for (; c + 4 * kLanes <= plan.channels; c += 4 * kLanes) {
     pool_channels<kMax, 4, false, kSide>(y + c, x + c, h, w, plan.x_h, plan.x_w, divisor, 0);
   }
-  for (; c + 8 <= plan.channels; c += 8) {
+  for (; c + kLanes <= plan.channels; c += kLanes) {
     pool_channels<kMax, 1, false, kSide>(y + c, x + c, h, w, plan.x_h, plan.x_w, divisor, 0);
   }
   const std::int64_t left = plan.channels - c;

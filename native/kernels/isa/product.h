@@ -28,14 +28,14 @@ template <int kRows, bool kPadded, Lies kLies>
     tile.clear();
     tile.add(x, kInRows ? x_step : 1, w.at + n / kPanel * w.panel, w.row, 0, k,
              kInRows ? 1 : x_step);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
-      for (int c = 0; c < 2; ++c) {
-        float* out = y + r * y_row + n + c * 8;
-        const F8 value = tile.total(r, c) * splat(factor[r]);
-        const std::int64_t left = columns - n - c * 8;
-        if (kPadded || left >= 8) {
+      for (int c = 0; c < kPerPanel; ++c) {
+        float* out = y + r * y_row + n + c * kLanes;
+        const Floats value = tile.total(r, c) * splat(factor[r]);
+        const std::int64_t left = columns - n - c * kLanes;
+        if (kPadded || left >= kLanes) {
           store(out, value);
         } else if (left > 0) {
           store(out, value, left);
@@ -49,14 +49,9 @@ template <bool kPadded, Lies kLies = Lies::kInRows>
 NIMBLE_INLINE void product_of(std::int64_t rows, float* y, std::int64_t y_row, const float* x,
                               std::int64_t x_step, const Panels& w, std::int64_t columns,
                               std::int64_t k, const float* factor) {
-  switch (rows) {
-    case 1: return product<1, kPadded, kLies>(y, y_row, x, x_step, w, columns, k, factor);
-    case 2: return product<2, kPadded, kLies>(y, y_row, x, x_step, w, columns, k, factor);
-    case 3: return product<3, kPadded, kLies>(y, y_row, x, x_step, w, columns, k, factor);
-    case 4: return product<4, kPadded, kLies>(y, y_row, x, x_step, w, columns, k, factor);
-    case 5: return product<5, kPadded, kLies>(y, y_row, x, x_step, w, columns, k, factor);
-    default: return product<6, kPadded, kLies>(y, y_row, x, x_step, w, columns, k, factor);
-  }
+  with_rows(rows, [&]<int kRows>() {
+    product<kRows, kPadded, kLies>(y, y_row, x, x_step, w, columns, k, factor);
+  });
 }
 
 // A matrix turned into panels [column][16 rows], with zeros where there is no row.
@@ -72,13 +67,13 @@ NIMBLE_INLINE void pack_turned(float* out, const float* in, std::int64_t rows, s
 }
 
 NIMBLE_INLINE float dot(const float* a, const float* b, std::int64_t n) {
-  F8 s = splat(0.0f), t = s;
+  Floats s = splat(0.0f), t = s;
   std::int64_t i = 0;
-  for (; i + 16 <= n; i += 16) {
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
     s = fma(load(a + i), load(b + i), s);
-    t = fma(load(a + i + 8), load(b + i + 8), t);
+    t = fma(load(a + i + kLanes), load(b + i + kLanes), t);
   }
-  for (; i + 8 <= n; i += 8) s = fma(load(a + i), load(b + i), s);
+  for (; i + kLanes <= n; i += kLanes) s = fma(load(a + i), load(b + i), s);
   if (i < n) t = fma(load(a + i, n - i), load(b + i, n - i), t);
   return sum(s + t);
 }

@@ -11,13 +11,13 @@ template <int kOperands, class F>
 NIMBLE_INLINE void map(float* out, const float* a, const float* b, const float* c,
                        std::int64_t count, F f) {
   std::int64_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    const F8 x = load(a + i);
+  for (; i + kLanes <= count; i += kLanes) {
+    const Floats x = load(a + i);
     store(out + i, f(x, kOperands > 1 ? load(b + i) : x, kOperands > 2 ? load(c + i) : x));
   }
   const std::int64_t left = count - i;
   if (left == 0) return;
-  const F8 x = load(a + i, left);
+  const Floats x = load(a + i, left);
   store(out + i,
         f(x, kOperands > 1 ? load(b + i, left) : x, kOperands > 2 ? load(c + i, left) : x), left);
 }
@@ -30,7 +30,7 @@ void step(const Instruction& instruction, float* const* at, std::int64_t n) {
   switch (instruction.op) {
 #define X(name, operands)                                                          \
   case Op::name:                                                                   \
-    return map<operands>(d, a, b, c, n, [](F8 x, F8 y, F8 z)                       \
+    return map<operands>(d, a, b, c, n, [](Floats x, Floats y, Floats z)                       \
                                             __attribute__((always_inline)) { \
                                               return apply<Op::name>(x, y, z);     \
                                             });
@@ -40,28 +40,28 @@ void step(const Instruction& instruction, float* const* at, std::int64_t n) {
 }
 
 // Several at once, since each is a long chain.
-template <F8 (*kOf)(F8)>
+template <Floats (*kOf)(Floats)>
 void activate(float* row, std::int64_t step, std::int64_t rows, std::int64_t count) {
-  if (count == 8 && rows % 2 == 0) {
+  if (count == kLanes && rows % 2 == 0) {
     for (std::int64_t r = 0; r < rows; r += 2, row += 2 * step) {
-      const F8 a = kOf(load(row)), b = kOf(load(row + step));
+      const Floats a = kOf(load(row)), b = kOf(load(row + step));
       store(row, a);
       store(row + step, b);
     }
-  } else if (count == 16) {
+  } else if (count == 2 * kLanes) {
     for (std::int64_t r = 0; r < rows; ++r, row += step) {
-      const F8 a = kOf(load(row)), b = kOf(load(row + 8));
+      const Floats a = kOf(load(row)), b = kOf(load(row + kLanes));
       store(row, a);
-      store(row + 8, b);
+      store(row + kLanes, b);
     }
   } else {
     for (std::int64_t r = 0; r < rows; ++r, row += step) {
       map<1>(row, row, row, row, count,
-             [](F8 x, F8, F8) __attribute__((always_inline)) { return kOf(x); });
+             [](Floats x, Floats, Floats) __attribute__((always_inline)) { return kOf(x); });
     }
   }
 }
-F8 hardswish8(F8 x) { return x * hardsigmoid8(x); }
+Floats hardswish_of(Floats x) { return x * hardsigmoid_of(x); }
 
 template <class T>
 NIMBLE_INLINE void gather_rows(float* out, const T* in, std::int64_t rows, std::int64_t cols,
@@ -152,13 +152,13 @@ void scatter(char* out, const float* in, DType dtype, std::int64_t rows, std::in
 Activation activation_of(const Epilogue& epilogue) {
   if (!epilogue.present || !epilogue.is_one_function) return nullptr;
   switch (epilogue.program.code[0].op) {
-    case Op::silu: return activate<silu8>;
-    case Op::sigmoid: return activate<sigmoid8>;
-    case Op::gelu_erf: return activate<gelu_erf8>;
-    case Op::gelu_tanh: return activate<gelu_tanh8>;
-    case Op::hardswish: return activate<hardswish8>;
-    case Op::hardsigmoid: return activate<hardsigmoid8>;
-    case Op::tanh: return activate<tanh8>;
+    case Op::silu: return activate<silu_of>;
+    case Op::sigmoid: return activate<sigmoid_of>;
+    case Op::gelu_erf: return activate<gelu_erf_of>;
+    case Op::gelu_tanh: return activate<gelu_tanh_of>;
+    case Op::hardswish: return activate<hardswish_of>;
+    case Op::hardsigmoid: return activate<hardsigmoid_of>;
+    case Op::tanh: return activate<tanh_of>;
     default: return nullptr;
   }
 }

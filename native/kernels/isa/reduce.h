@@ -13,13 +13,13 @@ NIMBLE_INLINE float sum_of(const float* x, std::int64_t count, F f) {
   for (std::int64_t start = 0; start < count; start += 4096) {
     const std::int64_t n = least<std::int64_t>(4096, count - start);
     const float* at = x + start;
-    F8 s[4] = {splat(0.0f), splat(0.0f), splat(0.0f), splat(0.0f)};
+    Floats s[4] = {splat(0.0f), splat(0.0f), splat(0.0f), splat(0.0f)};
     std::int64_t i = 0;
-    for (; i + 32 <= n; i += 32) {
+    for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
 #pragma GCC unroll 4
-      for (int part = 0; part < 4; ++part) s[part] += f(load(at + i + part * 8));
+      for (int part = 0; part < 4; ++part) s[part] += f(load(at + i + part * kLanes));
     }
-    for (; i + 8 <= n; i += 8) s[0] += f(load(at + i));
+    for (; i + kLanes <= n; i += kLanes) s[0] += f(load(at + i));
     if (i < n) s[1] += select(first(n - i), f(load(at + i, n - i)), splat(0.0f));
     total += sum((s[0] + s[1]) + (s[2] + s[3]));
   }
@@ -27,18 +27,18 @@ NIMBLE_INLINE float sum_of(const float* x, std::int64_t count, F f) {
 }
 
 NIMBLE_INLINE float sum_of(const float* x, std::int64_t count) {
-  return sum_of(x, count, [](F8 v) __attribute__((always_inline)) { return v; });
+  return sum_of(x, count, [](Floats v) __attribute__((always_inline)) { return v; });
 }
 
 // NaN if there is one.
 NIMBLE_INLINE float largest_of(const float* x, std::int64_t count) {
-  F8 a = splat(-__builtin_inff()), b = a;
+  Floats a = splat(-__builtin_inff()), b = a;
   std::int64_t i = 0;
-  for (; i + 16 <= count; i += 16) {
+  for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
     a = maximum(a, load(x + i));
-    b = maximum(b, load(x + i + 8));
+    b = maximum(b, load(x + i + kLanes));
   }
-  for (; i + 8 <= count; i += 8) a = maximum(a, load(x + i));
+  for (; i + kLanes <= count; i += kLanes) a = maximum(a, load(x + i));
   if (i < count) b = maximum(b, select(first(count - i), load(x + i, count - i), b));
   return largest(maximum(a, b));
 }

@@ -9,45 +9,48 @@ namespace {
 
 struct Sum {
   static constexpr float start = 0.0f;
-  NIMBLE_INLINE F8 of(F8 a, F8 b) { return a + b; }
-  NIMBLE_INLINE float across(F8 x) { return sum(x); }
+  NIMBLE_INLINE Floats of(Floats a, Floats b) { return a + b; }
+  NIMBLE_INLINE float across(Floats x) { return sum(x); }
 };
 struct Max {
   static constexpr float start = -__builtin_inff();
-  NIMBLE_INLINE F8 of(F8 a, F8 b) { return maximum(a, b); }
-  NIMBLE_INLINE float across(F8 x) { return largest(x); }
+  NIMBLE_INLINE Floats of(Floats a, Floats b) { return maximum(a, b); }
+  NIMBLE_INLINE float across(Floats x) { return largest(x); }
 };
 struct Min {
   static constexpr float start = __builtin_inff();
-  NIMBLE_INLINE F8 of(F8 a, F8 b) { return minimum(a, b); }
-  NIMBLE_INLINE float across(F8 x) { return -largest(-x); }
+  NIMBLE_INLINE Floats of(Floats a, Floats b) { return minimum(a, b); }
+  NIMBLE_INLINE float across(Floats x) { return -largest(-x); }
 };
 
 // `n` elements, `step` apart, into eight. Runs of 1024 are reduced by themselves, since sums of
 // few elements are more precise.
 template <class Op>
-F8 along(const float* x, std::int64_t n, std::int64_t step) {
-  F8 total = splat(Op::start);
+Floats along(const float* x, std::int64_t n, std::int64_t step) {
+  Floats total = splat(Op::start);
   for (std::int64_t i = 0; i < n;) {
     const std::int64_t stop = least<std::int64_t>(n, i + 1024);
-    F8 a = splat(Op::start), b = a, c = a, d = a;
+    Floats a = splat(Op::start), b = a, c = a, d = a;
     if (step == 1) {
-      for (; i + 32 <= stop; i += 32) {
+      for (; i + 4 * kLanes <= stop; i += 4 * kLanes) {
         a = Op::of(a, load(x + i));
-        b = Op::of(b, load(x + i + 8));
-        c = Op::of(c, load(x + i + 16));
-        d = Op::of(d, load(x + i + 24));
+        b = Op::of(b, load(x + i + kLanes));
+        c = Op::of(c, load(x + i + 2 * kLanes));
+        d = Op::of(d, load(x + i + 3 * kLanes));
       }
-      for (; i + 8 <= stop; i += 8) a = Op::of(a, load(x + i));
+      for (; i + kLanes <= stop; i += kLanes) a = Op::of(a, load(x + i));
       if (i < stop) a = select(first(stop - i), Op::of(a, load(x + i, stop - i)), a);
     } else {
-      for (; i + 8 <= stop; i += 8) {
-        F8 v;
-        for (int k = 0; k < 8; ++k) v[k] = x[(i + k) * step];
+      for (; i + kLanes <= stop; i += kLanes) {
+        Floats v;
+        for (int k = 0; k < kLanes; ++k) v[k] = x[(i + k) * step];
         a = Op::of(a, v);
       }
-      for (; i < stop; ++i) b = Op::of(b, F8{x[i * step], Op::start, Op::start, Op::start,
-                                             Op::start, Op::start, Op::start, Op::start});
+      for (; i < stop; ++i) {
+        Floats v = splat(Op::start);
+        v[0] = x[i * step];
+        b = Op::of(b, v);
+      }
     }
     i = stop;
     total = Op::of(total, Op::of(Op::of(a, b), Op::of(c, d)));
@@ -59,21 +62,21 @@ F8 along(const float* x, std::int64_t n, std::int64_t step) {
 template <class Op, int kVectors, bool kPartial>
 NIMBLE_INLINE void down(const ReductionPlan& plan, float* out, const float* in, float divisor,
                         std::int64_t left) {
-  F8 total[kVectors];
+  Floats total[kVectors];
 #pragma GCC unroll 4
-  for (F8& t : total) t = splat(Op::start);
+  for (Floats& t : total) t = splat(Op::start);
   Walk walk{plan.reduced};
   for (std::int64_t r = 0; r < plan.reduced.count; ++r, walk.next()) {
     const float* x = in + walk.at[0];
     for (std::int64_t i = 0; i < plan.length;) {
       const std::int64_t stop = least<std::int64_t>(plan.length, i + 128);
-      F8 part[kVectors];
+      Floats part[kVectors];
 #pragma GCC unroll 4
-      for (F8& p : part) p = splat(Op::start);
+      for (Floats& p : part) p = splat(Op::start);
       for (; i < stop; ++i) {
 #pragma GCC unroll 4
         for (int v = 0; v < kVectors; ++v) {
-          const float* at = x + i * plan.step + v * 8;
+          const float* at = x + i * plan.step + v * kLanes;
           part[v] = Op::of(part[v], kPartial ? load(at, left) : load(at));
         }
       }
@@ -83,8 +86,8 @@ NIMBLE_INLINE void down(const ReductionPlan& plan, float* out, const float* in, 
   }
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
-    const F8 value = total[v] / splat(divisor);
-    kPartial ? store(out + v * 8, value, left) : store(out + v * 8, value);
+    const Floats value = total[v] / splat(divisor);
+    kPartial ? store(out + v * kLanes, value, left) : store(out + v * kLanes, value);
   }
 }
 
@@ -96,7 +99,7 @@ void reduce_all(const NativeCall& call, const ReductionPlan& plan) {
     float* out = call.operand<float>(0) + kept.at[0];
     const float* in = call.operand<const float>(1) + kept.at[1];
     if (plan.columns == 1) {
-      F8 total = splat(Op::start);
+      Floats total = splat(Op::start);
       Walk walk{plan.reduced};
       for (std::int64_t i = 0; i < plan.reduced.count; ++i, walk.next()) {
         total = Op::of(total, along<Op>(in + walk.at[0], plan.length, plan.step));
@@ -105,8 +108,8 @@ void reduce_all(const NativeCall& call, const ReductionPlan& plan) {
       continue;
     }
     std::int64_t c = 0;
-    for (; c + 32 <= plan.columns; c += 32) down<Op, 4, false>(plan, out + c, in + c, divisor, 0);
-    for (; c + 8 <= plan.columns; c += 8) down<Op, 1, false>(plan, out + c, in + c, divisor, 0);
+    for (; c + 4 * kLanes <= plan.columns; c += 4 * kLanes) down<Op, 4, false>(plan, out + c, in + c, divisor, 0);
+    for (; c + kLanes <= plan.columns; c += kLanes) down<Op, 1, false>(plan, out + c, in + c, divisor, 0);
     const std::int64_t left = plan.columns - c;
     if (left > 0) down<Op, 1, true>(plan, out + c, in + c, divisor, left);
   }

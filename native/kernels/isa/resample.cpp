@@ -39,7 +39,7 @@ NIMBLE_INLINE void blend(float* y, const Corners& from, std::int64_t c, std::int
   const auto get = [&](int i) {
     return kPartial ? load(from.at[i] + c, left) : load(from.at[i] + c);
   };
-  F8 value = get(0);
+  Floats value = get(0);
   if constexpr (kFour) {
     value *= splat(from.share[0]);
 #pragma GCC unroll 3
@@ -51,7 +51,7 @@ NIMBLE_INLINE void blend(float* y, const Corners& from, std::int64_t c, std::int
 template <bool kFour>
 void pixel(float* y, const Corners& from, std::int64_t channels) {
   std::int64_t c = 0;
-  for (; c + 8 <= channels; c += 8) blend<kFour, false>(y, from, c, 0);
+  for (; c + kLanes <= channels; c += kLanes) blend<kFour, false>(y, from, c, 0);
   if (c < channels) blend<kFour, true>(y, from, c, channels - c);
 }
 

@@ -14,19 +14,19 @@ void softmax(void* context) {
   for (std::int64_t r = 0; r < plan.rows.count; ++r, walk.next()) {
     float* y = call.operand<float>(0) + walk.at[0];
     const float* x = call.operand<const float>(1) + walk.at[1];
-    const F8 scale = splat(plan.scale);
-    map_row(y, x, n, [scale](F8 v) __attribute__((always_inline)) { return v * scale; });
+    const Floats scale = splat(plan.scale);
+    map_row(y, x, n, [scale](Floats v) __attribute__((always_inline)) { return v * scale; });
     if (plan.mask) add_mask(y, call.operand<const float>(2) + walk.at[2], plan.mask_inner, n);
     const float top = largest_of(y, n);
     if (plan.logarithm) {
-      const F8 m = splat(top);
+      const Floats m = splat(top);
       const float total =
-          sum_of(y, n, [m](F8 v) __attribute__((always_inline)) { return exp_of_negative(v - m); });
-      const F8 shift = splat(log8(splat(total))[0]);
-      map_row(y, y, n, [&](F8 v) __attribute__((always_inline)) { return (v - m) - shift; });
+          sum_of(y, n, [m](Floats v) __attribute__((always_inline)) { return exp_of_negative(v - m); });
+      const Floats shift = splat(log_of(splat(total))[0]);
+      map_row(y, y, n, [&](Floats v) __attribute__((always_inline)) { return (v - m) - shift; });
     } else {
-      const F8 factor = splat(1.0f / exp_row(y, n, top));
-      map_row(y, y, n, [factor](F8 v) __attribute__((always_inline)) { return v * factor; });
+      const Floats factor = splat(1.0f / exp_row(y, n, top));
+      map_row(y, y, n, [factor](Floats v) __attribute__((always_inline)) { return v * factor; });
     }
   }
 }

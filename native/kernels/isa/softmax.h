@@ -18,29 +18,29 @@ NIMBLE_INLINE void add_mask(float* x, const float* mask, std::int64_t step, std:
 template <class F>
 NIMBLE_INLINE void map_row(float* y, const float* x, std::int64_t n, F f) {
   std::int64_t i = 0;
-  for (; i + 8 <= n; i += 8) store(y + i, f(load(x + i)));
+  for (; i + kLanes <= n; i += kLanes) store(y + i, f(load(x + i)));
   if (i < n) store(y + i, f(load(x + i, n - i)), n - i);
 }
 
 // x = exp(x - largest); returns the sum.
 NIMBLE_INLINE float exp_row(float* x, std::int64_t n, float largest) {
-  const F8 top = splat(largest);
-  F8 a = splat(0.0f), b = a;
+  const Floats top = splat(largest);
+  Floats a = splat(0.0f), b = a;
   std::int64_t i = 0;
-  for (; i + 16 <= n; i += 16) {
-    const F8 p = exp_of_negative(load(x + i) - top), q = exp_of_negative(load(x + i + 8) - top);
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    const Floats p = exp_of_negative(load(x + i) - top), q = exp_of_negative(load(x + i + kLanes) - top);
     store(x + i, p);
-    store(x + i + 8, q);
+    store(x + i + kLanes, q);
     a += p;
     b += q;
   }
-  for (; i + 8 <= n; i += 8) {
-    const F8 p = exp_of_negative(load(x + i) - top);
+  for (; i + kLanes <= n; i += kLanes) {
+    const Floats p = exp_of_negative(load(x + i) - top);
     store(x + i, p);
     a += p;
   }
   if (i < n) {
-    const F8 p = exp_of_negative(load(x + i, n - i) - top);
+    const Floats p = exp_of_negative(load(x + i, n - i) - top);
     store(x + i, p, n - i);
     b += select(first(n - i), p, splat(0.0f));
   }

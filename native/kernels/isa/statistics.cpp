@@ -15,14 +15,14 @@ constexpr std::int64_t kRun = 256;            // elements whose sum is kept apar
 // What is summed up for an element: of moments its distance from `around` and that squared, of a
 // gradient itself and its product with such a distance.
 struct Moments {
-  NIMBLE_INLINE void add(F8 x, F8, F8 around, F8& a, F8& b) {
-    const F8 d = x - around;
+  NIMBLE_INLINE void add(Floats x, Floats, Floats around, Floats& a, Floats& b) {
+    const Floats d = x - around;
     a = a + d;
     b = fma(d, d, b);
   }
 };
 struct Gradient {
-  NIMBLE_INLINE void add(F8 x, F8 g, F8 around, F8& a, F8& b) {
+  NIMBLE_INLINE void add(Floats x, Floats g, Floats around, Floats& a, Floats& b) {
     a = a + g;
     b = fma(g, x - around, b);
   }
@@ -34,20 +34,20 @@ NIMBLE_INLINE void strip(const float* x, std::int64_t x_step, const float* g, st
                          std::int64_t count, const float* around, float* first_sum,
                          float* second_sum, std::int64_t left) {
   const auto get = [&](const float* p) { return kPartial ? load(p, left) : load(p); };
-  F8 a[kVectors], b[kVectors], center[kVectors];
+  Floats a[kVectors], b[kVectors], center[kVectors];
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
     a[v] = b[v] = splat(0.0f);
-    center[v] = load(around + 8 * v);
+    center[v] = load(around + kLanes * v);
   }
   for (std::int64_t p = 0; p < count; ++p, x += x_step, g += g_step) {
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) Kind::add(get(x + 8 * v), get(g + 8 * v), center[v], a[v], b[v]);
+    for (int v = 0; v < kVectors; ++v) Kind::add(get(x + kLanes * v), get(g + kLanes * v), center[v], a[v], b[v]);
   }
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
-    store(first_sum + 8 * v, load(first_sum + 8 * v) + a[v]);
-    store(second_sum + 8 * v, load(second_sum + 8 * v) + b[v]);
+    store(first_sum + kLanes * v, load(first_sum + kLanes * v) + a[v]);
+    store(second_sum + kLanes * v, load(second_sum + kLanes * v) + b[v]);
   }
 }
 
@@ -62,11 +62,11 @@ void channels_last(const StatisticsPlan& plan, const float* x, const float* g, s
       const float* xs = x + n * plan.x.batch + p * plan.x.pixel;
       const float* gs = g + n * plan.gradient.batch + p * plan.gradient.pixel;
       std::int64_t c = 0;
-      for (; c + 32 <= channels; c += 32) {
+      for (; c + 4 * kLanes <= channels; c += 4 * kLanes) {
         strip<Kind, 4, false>(xs + c, plan.x.pixel, gs + c, plan.gradient.pixel, count, around + c,
                               first_sum + c, second_sum + c, 0);
       }
-      for (; c + 8 <= channels; c += 8) {
+      for (; c + kLanes <= channels; c += kLanes) {
         strip<Kind, 1, false>(xs + c, plan.x.pixel, gs + c, plan.gradient.pixel, count, around + c,
                               first_sum + c, second_sum + c, 0);
       }
@@ -82,15 +82,15 @@ void channels_last(const StatisticsPlan& plan, const float* x, const float* g, s
 template <class Kind>
 void channel(const StatisticsPlan& plan, const float* x, const float* g, float around,
              float& first_sum, float& second_sum) {
-  const F8 center = splat(around);
+  const Floats center = splat(around);
   const bool dense = plan.x.pixel == 1 && plan.gradient.pixel == 1;
   for (std::int64_t n = 0; n < plan.n; ++n, x += plan.x.batch, g += plan.gradient.batch) {
     for (std::int64_t p = 0; p < plan.pixels;) {
       const std::int64_t stop = least(plan.pixels, p + kRun);
-      F8 a = splat(0.0f), b = a;
-      for (; dense && p + 8 <= stop; p += 8) Kind::add(load(x + p), load(g + p), center, a, b);
+      Floats a = splat(0.0f), b = a;
+      for (; dense && p + kLanes <= stop; p += kLanes) Kind::add(load(x + p), load(g + p), center, a, b);
       for (; p < stop; ++p) {
-        F8 one = splat(0.0f), other = one;
+        Floats one = splat(0.0f), other = one;
         Kind::add(splat(x[p * plan.x.pixel]), splat(g[p * plan.gradient.pixel]), center, one, other);
         a[0] += one[0];
         b[0] += other[0];
@@ -108,7 +108,7 @@ void each_channel(const StatisticsPlan& plan, const float* x, const float* g, Ar
   const bool last = plan.x.channel == 1 && plan.gradient.channel == 1;
   for (std::int64_t c = 0; c < plan.channels; c += kChannels) {
     const std::int64_t count = least(kChannels, plan.channels - c);
-    float around[kChannels + 8] = {}, first_sum[kChannels + 8] = {}, second_sum[kChannels + 8] = {};
+    float around[kChannels + kLanes] = {}, first_sum[kChannels + kLanes] = {}, second_sum[kChannels + kLanes] = {};
     const float* xs = x + c * plan.x.channel;
     const float* gs = g + c * plan.gradient.channel;
     for (std::int64_t i = 0; i < count; ++i) around[i] = around_of(c + i);

@@ -89,27 +89,23 @@ std::int64_t find(const float** pixels, const float* image, const Plan::Steps& s
 // sums[i][j] = the sum over pairs of a[i] b[j], added to what is there unless this is the first.
 [[gnu::noinline]] void tile(const float* a, const float* b, const Pair* pairs, std::int64_t count,
                             float* sums, bool is_first) {
-  F8 total[kRows][2];
-#pragma GCC unroll 6
+  Floats total[kRows][kPerPanel];
+#pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
-    total[i][0] = is_first ? splat(0.0f) : load(sums + i * kColumns);
-    total[i][1] = is_first ? splat(0.0f) : load(sums + i * kColumns + 8);
+#pragma GCC unroll 2
+    for (int c = 0; c < kPerPanel; ++c) {
+      total[i][c] = is_first ? splat(0.0f) : load(sums + i * kColumns + c * kLanes);
+    }
   }
   for (const Pair* end = pairs + count; pairs != end; ++pairs) {
     const float* x = a + pairs->a;
     const float* y = b + pairs->b;
-    const F8 left = load(y), right = load(y + 8);
-#pragma GCC unroll 6
-    for (int i = 0; i < kRows; ++i) {
-      const F8 one = splat(x[i]);
-      total[i][0] = fma(one, left, total[i][0]);
-      total[i][1] = fma(one, right, total[i][1]);
-    }
+    add_outer(total, x, y);
   }
-#pragma GCC unroll 6
+#pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
-    store(sums + i * kColumns, total[i][0]);
-    store(sums + i * kColumns + 8, total[i][1]);
+#pragma GCC unroll 2
+    for (int c = 0; c < kPerPanel; ++c) store(sums + i * kColumns + c * kLanes, total[i][c]);
   }
 }
 

@@ -6,14 +6,37 @@
 
 namespace nimble::NIMBLE_ISA {
 
+inline constexpr int kTileRows = kPerPanel == 1 ? 10 : 6;  // as many as registers hold
+
+// f.operator()<rows>() for rows from 1 to kMost.
+template <int kMost = kTileRows, class F>
+NIMBLE_INLINE void with_rows(std::int64_t rows, F f) {
+  if constexpr (kMost > 1) {
+    if (rows < kMost) return with_rows<kMost - 1>(rows, f);
+  }
+  f.template operator()<kMost>();
+}
+
+// f(row, rows) for as few groups of rows as can be, all nearly the same height.
+template <class F>
+NIMBLE_INLINE void in_groups(std::int64_t all, F f) {
+  const std::int64_t groups = (all + kTileRows - 1) / kTileRows;
+  std::int64_t row = 0;
+  for (std::int64_t group = 0; group < groups; ++group) {
+    const std::int64_t rows = (all - row + groups - group - 1) / (groups - group);
+    f(row, rows);
+    row += rows;
+  }
+}
+
 // Sums of kRows rows and kPanels panels. kParts independent sums of each hide the latency of FMA.
 template <int kRows, int kPanels, int kParts>
 struct Tile {
-  F8 sum[kParts][kRows][kPanels * 2];
+  Floats sum[kParts][kRows][kPanels * kPerPanel];
 
   [[gnu::always_inline]] inline void clear() {
 #pragma GCC unroll 16
-    for (int i = 0; i < kParts * kRows * kPanels * 2; ++i) (&sum[0][0][0])[i] = splat(0.0f);
+    for (int i = 0; i < kParts * kRows * kPanels * kPerPanel; ++i) (&sum[0][0][0])[i] = splat(0.0f);
   }
 
   // += x[rows, k] w[k, columns]; w's rows are w_row apart, its panels w_panel; x's columns x_step.
@@ -32,24 +55,24 @@ struct Tile {
 
   [[gnu::always_inline]] inline void step(int part, const float* x, std::int64_t x_row,
                                           const float* w, std::int64_t w_panel) {
-    F8 column[kPanels * 2];
+    Floats column[kPanels * kPerPanel];
 #pragma GCC unroll 4
     for (int p = 0; p < kPanels; ++p) {
-      column[2 * p] = load(w + p * w_panel);
-      column[2 * p + 1] = load(w + p * w_panel + 8);
+#pragma GCC unroll 2
+      for (int c = 0; c < kPerPanel; ++c) column[p * kPerPanel + c] = load(w + p * w_panel + c * kLanes);
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
-      const F8 value = splat(x[r * x_row]);
+      const Floats value = splat(x[r * x_row]);
 #pragma GCC unroll 8
-      for (int c = 0; c < kPanels * 2; ++c) {
+      for (int c = 0; c < kPanels * kPerPanel; ++c) {
         sum[part][r][c] = fma(value, column[c], sum[part][r][c]);
       }
     }
   }
 
-  [[gnu::always_inline]] inline F8 total(int row, int column) const {
-    F8 result = sum[0][row][column];
+  [[gnu::always_inline]] inline Floats total(int row, int column) const {
+    Floats result = sum[0][row][column];
 #pragma GCC unroll 8
     for (int part = 1; part < kParts; ++part) result += sum[part][row][column];
     return result;

@@ -55,13 +55,13 @@ struct Heap {
   }
 };
 
-// Whether any of eight can be better than the worst of the best. NaN on either side may be.
+// Whether any of them can be better than the worst of the best. NaN on either side may be.
 template <bool kLargest>
-NIMBLE_INLINE bool any_better(F8 x, float worst) {
-  const F8 limit = splat(worst);
-  const I8 no = kLargest ? x <= limit : x >= limit;
+NIMBLE_INLINE bool any_better(Floats x, float worst) {
+  const Floats limit = splat(worst);
+  const Ints no = kLargest ? x <= limit : x >= limit;
   std::int32_t all = -1;
-  for (int i = 0; i < 8; ++i) all &= no[i];
+  for (int i = 0; i < kLanes; ++i) all &= no[i];
   return all == 0;
 }
 
@@ -72,9 +72,9 @@ void top_of_row(const TopkPlan& plan, float* values, std::int64_t* places, const
   for (std::int64_t i = plan.k / 2 - 1; i >= 0; --i) heap.sink(i, plan.k, heap.get(i));
   std::int64_t i = plan.k;
   if (plan.x_step == 1) {
-    for (; i + 8 <= plan.length; i += 8) {
+    for (; i + kLanes <= plan.length; i += kLanes) {
       if (!any_better<kLargest>(load(x + i), *values)) continue;
-      for (std::int64_t j = i; j < i + 8; ++j) heap.offer({x[j], j});
+      for (std::int64_t j = i; j < i + kLanes; ++j) heap.offer({x[j], j});
     }
   }
   for (; i < plan.length; ++i) heap.offer({x[i * plan.x_step], i});

@@ -6,8 +6,8 @@
 namespace nimble::NIMBLE_ISA {
 
 NIMBLE_INLINE void transpose_8x8(float* out, std::int64_t to, const float* in, std::int64_t from) {
-  F8 r[8], s[8];
-  for (int i = 0; i < 8; ++i) r[i] = load(in + i * from);
+  Eight r[8], s[8];
+  for (int i = 0; i < 8; ++i) r[i] = load_eight(in + i * from);
   for (int i = 0; i < 8; i += 2) {
     s[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
     s[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);

@@ -70,31 +70,29 @@ struct Block {
 [[gnu::noinline]] void tile(const float* a, const float* b, std::int64_t pixels, float* result,
                             std::int64_t a_step, std::int64_t b_step, std::int64_t rows,
                             std::int64_t columns, bool is_first) {
-  F8 total[kRows][2];
-#pragma GCC unroll 6
-  for (int i = 0; i < kRows; ++i) total[i][0] = total[i][1] = splat(0.0f);
-  for (std::int64_t p = 0; p < pixels; ++p, a += kWide, b += kColumns) {
-    const F8 left = load(b), right = load(b + 8);
-#pragma GCC unroll 6
-    for (int i = 0; i < kRows; ++i) {
-      const F8 one = splat(a[i]);
-      total[i][0] = fma(one, left, total[i][0]);
-      total[i][1] = fma(one, right, total[i][1]);
-    }
+  Floats total[kRows][kPerPanel];
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+    for (int c = 0; c < kPerPanel; ++c) total[i][c] = splat(0.0f);
   }
+  for (std::int64_t p = 0; p < pixels; ++p, a += kWide, b += kColumns) add_outer(total, a, b);
   if (b_step == 1 && columns == kColumns && rows == kRows) {
-#pragma GCC unroll 6
+#pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i, result += a_step) {
-      store(result, is_first ? total[i][0] : load(result) + total[i][0]);
-      store(result + 8, is_first ? total[i][1] : load(result + 8) + total[i][1]);
+#pragma GCC unroll 2
+      for (int c = 0; c < kPerPanel; ++c) {
+        float* to = result + c * kLanes;
+        store(to, is_first ? total[i][c] : load(to) + total[i][c]);
+      }
     }
     return;
   }
   float made[kRows][kColumns];
-#pragma GCC unroll 6
+#pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
-    store(made[i], total[i][0]);
-    store(made[i] + 8, total[i][1]);
+#pragma GCC unroll 2
+    for (int c = 0; c < kPerPanel; ++c) store(made[i] + c * kLanes, total[i][c]);
   }
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t j = 0; j < columns; ++j) {
@@ -239,9 +237,9 @@ void clear(const Plan& plan, float* tap) {
 template <int kVectors, bool kPartial>
 [[gnu::noinline]] void apart(const Pixels& pixels, const float* a, const float* b, float* result,
                              std::int64_t step, std::int64_t left) {
-  F8 total[kVectors];
+  Floats total[kVectors];
 #pragma GCC unroll 4
-  for (F8& t : total) t = splat(0.0f);
+  for (Floats& t : total) t = splat(0.0f);
   const auto get = [&](const float* p) { return kPartial ? load(p, left) : load(p); };
   for (std::int64_t n = 0; n < pixels.n; ++n) {
     for (std::int64_t h = 0; h < pixels.h; ++h) {
@@ -250,15 +248,15 @@ template <int kVectors, bool kPartial>
       for (std::int64_t w = 0; w < pixels.w; ++w, at += pixels.a.w, bt += pixels.b.w) {
 #pragma GCC unroll 4
         for (int v = 0; v < kVectors; ++v) {
-          total[v] = fma(get(at + 8 * v), get(bt + 8 * v), total[v]);
+          total[v] = fma(get(at + kLanes * v), get(bt + kLanes * v), total[v]);
         }
       }
     }
   }
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
-    const std::int64_t count = kPartial ? left : 8;
-    for (std::int64_t j = 0; j < count; ++j) result[(8 * v + j) * step] += total[v][j];
+    const std::int64_t count = kPartial ? left : kLanes;
+    for (std::int64_t j = 0; j < count; ++j) result[(kLanes * v + j) * step] += total[v][j];
   }
 }
 
@@ -314,11 +312,11 @@ void depthwise_gradient(void* context) {
                  if (pixels.n == 0) return;
                  pixels.join();
                  std::int64_t c = 0;
-                 for (; c + 32 <= plan.out; c += 32) {
-                   apart<4, false>(pixels, gradient + c, x + c, tap + c * plan.of_out, plan.of_out, 8);
+                 for (; c + 4 * kLanes <= plan.out; c += 4 * kLanes) {
+                   apart<4, false>(pixels, gradient + c, x + c, tap + c * plan.of_out, plan.of_out, 0);
                  }
-                 for (; c + 8 <= plan.out; c += 8) {
-                   apart<1, false>(pixels, gradient + c, x + c, tap + c * plan.of_out, plan.of_out, 8);
+                 for (; c + kLanes <= plan.out; c += kLanes) {
+                   apart<1, false>(pixels, gradient + c, x + c, tap + c * plan.of_out, plan.of_out, 0);
                  }
                  if (c < plan.out) {
                    apart<1, true>(pixels, gradient + c, x + c, tap + c * plan.of_out, plan.of_out,

@@ -17,13 +17,13 @@ template <>
 struct Winograd<2> {
   static constexpr double kWeights[4][3] = {{1, 0, 0}, {.5, .5, .5}, {.5, -.5, .5}, {0, 0, 1}};
 
-  NIMBLE_INLINE void input(const F8 (&d)[4], F8 (&o)[4]) {
+  NIMBLE_INLINE void input(const Floats (&d)[4], Floats (&o)[4]) {
     o[0] = d[0] - d[2];
     o[1] = d[1] + d[2];
     o[2] = d[2] - d[1];
     o[3] = d[1] - d[3];
   }
-  NIMBLE_INLINE void output(const F8 (&m)[4], F8 (&y)[2]) {
+  NIMBLE_INLINE void output(const Floats (&m)[4], Floats (&y)[2]) {
     y[0] = m[0] + m[1] + m[2];
     y[1] = m[1] - m[2] - m[3];
   }
@@ -35,9 +35,9 @@ struct Winograd<4> {
       {1 / 4., 0, 0},           {-1 / 6., -1 / 6., -1 / 6.}, {-1 / 6., 1 / 6., -1 / 6.},
       {1 / 24., 1 / 12., 1 / 6.}, {1 / 24., -1 / 12., 1 / 6.}, {0, 0, 1}};
 
-  NIMBLE_INLINE void input(const F8 (&d)[6], F8 (&o)[6]) {
-    const F8 even = fma(d[2], -4.0f, d[4]), odd = fma(d[1], -4.0f, d[3]);
-    const F8 near = d[4] - d[2], twice = 2.0f * (d[3] - d[1]);
+  NIMBLE_INLINE void input(const Floats (&d)[6], Floats (&o)[6]) {
+    const Floats even = fma(d[2], -4.0f, d[4]), odd = fma(d[1], -4.0f, d[3]);
+    const Floats near = d[4] - d[2], twice = 2.0f * (d[3] - d[1]);
     o[0] = fma(d[0], 4.0f, fma(d[2], -5.0f, d[4]));
     o[1] = even + odd;
     o[2] = even - odd;
@@ -45,8 +45,8 @@ struct Winograd<4> {
     o[4] = near - twice;
     o[5] = fma(d[1], 4.0f, fma(d[3], -5.0f, d[5]));
   }
-  NIMBLE_INLINE void output(const F8 (&m)[6], F8 (&y)[4]) {
-    const F8 a = m[1] + m[2], b = m[1] - m[2], c = m[3] + m[4], d = m[3] - m[4];
+  NIMBLE_INLINE void output(const Floats (&m)[6], Floats (&y)[4]) {
+    const Floats a = m[1] + m[2], b = m[1] - m[2], c = m[3] + m[4], d = m[3] - m[4];
     y[0] = m[0] + a + c;
     y[1] = fma(d, 2.0f, b);
     y[2] = fma(c, 4.0f, a);
@@ -99,36 +99,49 @@ struct Sweep {
       }
     }
     float* to = values + place * plan.in;
-    for (std::int64_t c = 0; c < plan.in; c += 8) {
-      F8 half[kIn][kIn];
+    std::int64_t c = 0;
+    for (; c + kLanes <= plan.in; c += kLanes) transform_channels<true>(from, to, c, kLanes);
+    if (c < plan.in) transform_channels<false>(from, to, c, plan.in - c);
+  }
+
+  template <bool Whole>
+  [[gnu::always_inline]] inline void transform_channels(const float* const (&from)[kElements],
+                                                        float* to, std::int64_t c,
+                                                        std::int64_t count) const {
+    Floats half[kIn][kIn];
 #pragma GCC unroll 6
-      for (int j = 0; j < kIn; ++j) {
-        F8 column[kIn], made[kIn];
-#pragma GCC unroll 6
-        for (int i = 0; i < kIn; ++i) column[i] = load(from[i * kIn + j] + c);
-        Winograd<Side>::input(column, made);
-#pragma GCC unroll 6
-        for (int i = 0; i < kIn; ++i) half[i][j] = made[i];
-      }
+    for (int j = 0; j < kIn; ++j) {
+      Floats column[kIn], made[kIn];
 #pragma GCC unroll 6
       for (int i = 0; i < kIn; ++i) {
-        F8 made[kIn];
-        Winograd<Side>::input(half[i], made);
+        const float* at = from[i * kIn + j] + c;
+        column[i] = Whole ? load(at) : load(at, count);
+      }
+      Winograd<Side>::input(column, made);
 #pragma GCC unroll 6
-        for (int j = 0; j < kIn; ++j) store(to + (i * kIn + j) * values_step + c, made[j]);
+      for (int i = 0; i < kIn; ++i) half[i][j] = made[i];
+    }
+#pragma GCC unroll 6
+    for (int i = 0; i < kIn; ++i) {
+      Floats made[kIn];
+      Winograd<Side>::input(half[i], made);
+#pragma GCC unroll 6
+      for (int j = 0; j < kIn; ++j) {
+        float* at = to + (i * kIn + j) * values_step + c;
+        Whole ? store(at, made[j]) : store(at, made[j], count);
       }
     }
   }
 
   template <int Rows>
-  NIMBLE_INLINE void multiply(const float* x, std::int64_t in, const float* w, float* to) {
+  [[gnu::noinline]] static void multiply(const float* x, std::int64_t in, const float* w, float* to) {
     Tile<Rows, 1, Rows <= 2 ? 3 : Rows <= 3 ? 2 : 1> tile;
     tile.clear();
     tile.add(x, in, w, kPanel, 0, in);
-#pragma GCC unroll 6
+#pragma GCC unroll 12
     for (int r = 0; r < Rows; ++r) {
-      store(to + r * kPanel, tile.total(r, 0));
-      store(to + r * kPanel + 8, tile.total(r, 1));
+#pragma GCC unroll 2
+      for (int c = 0; c < kPerPanel; ++c) store(to + r * kPanel + c * kLanes, tile.total(r, c));
     }
   }
 
@@ -137,46 +150,39 @@ struct Sweep {
     for (int e = 0; e < kElements; ++e, w += plan.in * kPanel) {
       const float* x = values + e * values_step;
       float* to = sums + e * sums_step;
-      std::int64_t t = 0;
-      for (; t + 6 <= tiles; t += 6) multiply<6>(x + t * plan.in, plan.in, w, to + t * kPanel);
-      x += t * plan.in;
-      to += t * kPanel;
-      switch (tiles - t) {
-        case 1: multiply<1>(x, plan.in, w, to); break;
-        case 2: multiply<2>(x, plan.in, w, to); break;
-        case 3: multiply<3>(x, plan.in, w, to); break;
-        case 4: multiply<4>(x, plan.in, w, to); break;
-        case 5: multiply<5>(x, plan.in, w, to); break;
-        default: break;
-      }
+      in_groups(tiles, [&](std::int64_t t, std::int64_t rows) {
+        with_rows(rows, [&]<int kRows>() {
+          multiply<kRows>(x + t * plan.in, plan.in, w, to + t * kPanel);
+        });
+      });
     }
   }
 
-  [[gnu::always_inline]] inline void put(float* to, const float* plus, F8 x, std::int64_t count) const {
-    if (plus) x += count >= 8 ? load(plus) : load(plus, count);
+  [[gnu::always_inline]] inline void put(float* to, const float* plus, Floats x, std::int64_t count) const {
+    if (plus) x += count >= kLanes ? load(plus) : load(plus, count);
     if (plan.low < plan.high) x = between(x, plan.low, plan.high);
-    if (count >= 8) {
+    if (count >= kLanes) {
       store(to, x);
     } else {
       store(to, x, count);
     }
   }
 
-  // Eight channels of one tile, of which the first `count` are there.
+  // A vector of channels of one tile, of which the first `count` are there.
   void transform_output(std::int64_t image, std::int64_t number, const float* from,
                         std::int64_t channel, std::int64_t count) const {
-    F8 half[Side][kIn];
+    Floats half[Side][kIn];
 #pragma GCC unroll 6
     for (int j = 0; j < kIn; ++j) {
-      F8 column[kIn], made[Side];
+      Floats column[kIn], made[Side];
 #pragma GCC unroll 6
       for (int i = 0; i < kIn; ++i) column[i] = load(from + (i * kIn + j) * sums_step);
       Winograd<Side>::output(column, made);
 #pragma GCC unroll 4
       for (int i = 0; i < Side; ++i) half[i][j] = made[i];
     }
-    F8 start = {};
-    if (bias) start = count >= 8 ? load(bias + channel) : load(bias + channel, count);
+    Floats start = {};
+    if (bias) start = count >= kLanes ? load(bias + channel) : load(bias + channel, count);
     const std::int64_t top = number / across * Side, left = number % across * Side;
     const std::int64_t rows = plan.last_row - plan.first_row - top, columns = plan.out_width - left;
     float* to = dst + image * plan.dst.batch + top * plan.dst.row + left * plan.dst.pixel + channel;
@@ -187,7 +193,7 @@ struct Sweep {
 #pragma GCC unroll 4
     for (int i = 0; i < Side; ++i) {
       if (i >= rows) break;
-      F8 made[Side];
+      Floats made[Side];
       Winograd<Side>::output(half[i], made);
 #pragma GCC unroll 4
       for (int j = 0; j < Side; ++j) {
@@ -226,9 +232,9 @@ struct Sweep {
           multiply_all(panel, tiles);
           const std::int64_t channel = panel * kPanel, left = plan.out - channel;
           for (std::int64_t t = 0; t < tiles; ++t) {
-            const float* from = sums + t * kPanel;
-            transform_output(image, begin + t, from, channel, left);
-            if (left > 8) transform_output(image, begin + t, from + 8, channel + 8, left - 8);
+            for (std::int64_t c = 0; c < least<std::int64_t>(kPanel, left); c += kLanes) {
+              transform_output(image, begin + t, sums + t * kPanel + c, channel + c, left - c);
+            }
           }
         }
         if (plan.epilogue.present) {

@@ -26,7 +26,8 @@ _MOST_FILES = 1000
 def key_of(description: object) -> str:
     """A name for what is measured: changes with the network, the processor, and the libraries."""
     library = os.stat(_core.__file__)
-    here = (this_cpu(), _core.usable_cores(), torch.__version__, library.st_size, library.st_mtime)
+    processor = (this_cpu(), _core.instruction_set(), _core.usable_cores())
+    here = (*processor, torch.__version__, library.st_size, library.st_mtime)
     return hashlib.sha256(json.dumps([here, description]).encode()).hexdigest()
 
 
