@@ -30,7 +30,7 @@ def test_names_take_parameters():
     [
         ("dolly", "policy 'dolly': expected one of dally"),
         ("nowhere.py:Mine", "there is no file nowhere.py"),
-        (f"{EXAMPLE}:Mine", "has no class Mine; it has"),
+        (f"{EXAMPLE}:Mine", "has no class Mine; it has SmallestFirst$"),
     ],
 )
 def test_what_is_not_there_is_named(text, message):

@@ -50,8 +50,10 @@ def load_rules(
 def _rules(
     read: Any, topology: Topology, tenants: Collection[str] | None
 ) -> tuple[Rules, tuple[Outage, ...]]:
-    if not isinstance(read, dict) or not set(read) <= set(KNOWN):
+    if not isinstance(read, dict):
         raise InputError(f"expected a mapping with some of {', '.join(KNOWN)}")
+    if unknown := [str(key) for key in read if key not in KNOWN]:
+        raise InputError(f"unknown {', '.join(unknown)}; there are {', '.join(KNOWN)}")
     quotas = read.get("quotas") or {}
     for tenant, gpus in quotas.items() if isinstance(quotas, dict) else [("quotas", quotas)]:
         if not isinstance(gpus, int) or isinstance(gpus, bool) or gpus < 0:

@@ -56,7 +56,7 @@ def _class_in(path: Path, name: str) -> Any:
         raise InputError(f"policy {path}:{name}: {path} raised {error!r}") from error
     found = getattr(module, name, None)
     if not isinstance(found, type):
-        classes = [key for key, value in vars(module).items() if isinstance(value, type)]
+        classes = [key for key, value in vars(module).items() if hasattr(value, "decide")]
         said = ", ".join(classes) or "none"
         raise InputError(f"policy {path}:{name}: {path} has no class {name}; it has {said}")
     return found
