@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from nimble.devices.sim import published_error
+
 README = Path(__file__).parents[1] / "README.md"
 
 
@@ -13,3 +15,7 @@ def test_the_code_runs_as_written(tmp_path, monkeypatch):
     exec(code, made)
     assert made["y"].shape == made["fast"](made["x"]).shape
     assert {"run.json", "model.nimble"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_the_error_of_predictions_is_that_of_the_present_fit():
+    assert f"({published_error().median * 100:.0f} % median error" in README.read_text()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from nimble.devices.sim import find_gpu, find_host, gpu_names, host_names
@@ -76,3 +78,10 @@ def test_unknown_names_say_which_are_known(tmp_path):
         find_gpu(str(tmp_path / "none.toml"))
     with pytest.raises(InputError, match="expected one of paper, recent"):
         find_host("slow")
+
+
+def test_the_file_that_the_documentation_shows_can_be_used(tmp_path):
+    text = (Path(__file__).parents[2] / "docs" / "gpu.md").read_text()
+    path = tmp_path / "mine.toml"
+    path.write_text(text.partition("```toml\n")[2].partition("```")[0])
+    assert find_gpu(str(path)).sms == 82
