@@ -21,7 +21,7 @@ def heaviest_antichain(sizes: Sequence[int], precedes: NDArray[np.bool_]) -> int
     count = len(sizes)
     if count == 0:
         return 0
-    rank = np.argsort(precedes.sum(axis=0), kind="stable").tolist()
+    rank: list[int] = np.argsort(precedes.sum(axis=0), kind="stable").tolist()
     weights = [sizes[home] for home in rank]
     total = sum(weights)
     columns = np.packbits(precedes[np.ix_(rank, rank)], axis=0, bitorder="little").T
