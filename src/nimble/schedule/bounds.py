@@ -7,11 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from nimble.graph import ALIGNMENT
+from nimble.schedule.flow import Edge, maximum_flow
 from nimble.schedule.lifetimes import Home
 from nimble.schedule.order import Order, matrix, reduction
-
-_MOST_FLOW = 2**31 - 1
 
 
 def heaviest_antichain(sizes: Sequence[int], precedes: NDArray[np.bool_]) -> int:
@@ -20,33 +18,21 @@ def heaviest_antichain(sizes: Sequence[int], precedes: NDArray[np.bool_]) -> int
     It equals all bytes less the most that can be handed on, from values to later ones: a maximum
     flow. Handing on may pass through values between, so edges of the transitive reduction suffice.
     """
-    # Half a second and 15 MB that an engine from a file is spared: its bound is known.
-    from scipy.sparse import coo_array, csr_array
-    from scipy.sparse.csgraph import maximum_flow
-
     count = len(sizes)
     if count == 0:
         return 0
-    unit = ALIGNMENT
-    while sum(size // unit for size in sizes) > _MOST_FLOW:
-        unit *= 2  # scipy's flows are 32 bits; rounding down keeps this a lower bound
-    rank = np.argsort(precedes.sum(axis=0), kind="stable")
-    weights = np.array(sizes, np.int64)[rank] // unit
-    total = int(weights.sum())
+    rank: list[int] = np.argsort(precedes.sum(axis=0), kind="stable").tolist()
+    weights = [sizes[home] for home in rank]
+    total = sum(weights)
     columns = np.packbits(precedes[np.ix_(rank, rank)], axis=0, bitorder="little").T
     nearest = reduction([int.from_bytes(column.tobytes(), "little") for column in columns])
-    earlier = np.array([p for parents in nearest for p in parents], np.int64)
-    later = np.repeat(np.arange(count), [len(parents) for parents in nearest])
-    every = np.arange(count)
     source, sink = 2 * count, 2 * count + 1
-    gives, takes = every, every + count
-    tails = np.concatenate([np.full(count, source), earlier, takes, takes])
-    heads = np.concatenate([gives, count + later, gives, np.full(count, sink)])
-    unbounded = np.full(len(earlier) + count, total)
-    capacity = np.concatenate([weights, unbounded, weights]).astype(np.int32)
-    network = csr_array(coo_array((capacity, (tails, heads)), shape=(sink + 1, sink + 1)))
-    handed_on = int(maximum_flow(network, source, sink).flow_value)
-    return (total - handed_on) * unit
+    edges: list[Edge] = []
+    for home, parents in enumerate(nearest):
+        gives, takes = home, home + count
+        edges += [(source, gives, weights[home]), (takes, sink, weights[home])]
+        edges += [(takes, gives, total), *((parent, takes, total) for parent in parents)]
+    return total - maximum_flow(sink + 1, edges, source, sink)
 
 
 def every_order(homes: Sequence[Home], order: Order) -> int:

@@ -186,6 +186,11 @@ class _TensorsForNumbers(TorchFunctionMode):
             for tensor, sign in self._known:
                 if tensor is args[0]:
                     return _COMPARISONS[name](sign, 0)
+        wide = (a for a in args if isinstance(a, torch.Tensor) and a.is_floating_point())
+        like = next((a for a in wide if a.dim()), None)
+        if like is not None:  # As PyTorch does, but kernels are for operands of one kind.
+            args = tuple(_fitting(a, like) for a in args)
+            given = {key: _fitting(a, like) for key, a in given.items()}
         if name == "lerp" and isinstance(args[2], torch.Tensor):
             held, end, weight = args
             more = weight * (end - held)
@@ -200,8 +205,15 @@ class _TensorsForNumbers(TorchFunctionMode):
                 more = more * others[1] if name == "addcmul" else more / others[1]
             if name == "sub":
                 more = -more
-        more = more.to(held.dtype)  # A number of no dimensions might be of another.
+        more = more.to(held.dtype)  # Where nothing has dimensions.
         return held.add_(more) if func.__name__.endswith("_") else held + more
+
+
+def _fitting(value: Any, like: torch.Tensor) -> Any:
+    """A number as a tensor of this kind, which it would be turned into."""
+    if isinstance(value, torch.Tensor) and not value.dim() and value.is_floating_point():
+        return value.to(like.dtype)
+    return value
 
 
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
