@@ -33,8 +33,9 @@ OTHERS = {
 class Net(nn.Module):
     """Branches, a norm with statistics, a weight used twice, and one that is not used."""
 
-    def __init__(self, dropout=0.0):
+    def __init__(self, dropout=0.0, activation=nn.functional.relu):
         super().__init__()
+        self.activation = activation
         self.first = nn.Conv2d(3, 8, 3, padding=1, bias=False)
         self.norm = nn.BatchNorm2d(8)
         self.left = nn.Conv2d(8, 8, 1)
@@ -43,7 +44,7 @@ class Net(nn.Module):
         self.last = nn.Linear(8, 4)
 
     def forward(self, x):
-        x = self.norm(self.first(x)).relu()
+        x = self.activation(self.norm(self.first(x)))
         x = self.left(x).sigmoid() * x + self.left(x * 0.5)
         return self.last(self.drop(x.mean((2, 3))))
 

@@ -17,7 +17,7 @@ from nimble.rewrite import remove_dead_tasks
 from nimble.settings import Settings
 from nimble.train import Step, StepOptions
 
-_KEPT = re.compile(r"grads\.\d+")
+_KEPT = re.compile(r"grads\.[^.]+")
 """The states that `keep_grads` keeps gradients in, by parameter."""
 
 
