@@ -333,3 +333,22 @@ def test_weights_that_move_are_read_where_they_are():
         model.table.weight.mul_(2)
         torch.testing.assert_close(engine(tokens), model(tokens))
         assert len(other) == 50
+
+
+def test_constants_are_the_same_bits_when_computed_one_by_one(monkeypatch):
+    def engine():
+        torch.manual_seed(0)
+        model = nn.Sequential(
+            nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(72, 5)
+        )
+        return model.eval(), nimble.compile(model, (x,), tune="off")
+
+    x = torch.randn(1, 3, 5, 5)
+    _, whole = engine()
+    monkeypatch.setattr("nimble.devices.constants._PORTION", 1)
+    model, parts = engine()
+    assert len(parts.plans[0].constants) > 2
+    assert torch.equal(parts(x), whole(x))
+    with torch.no_grad():
+        model[4].weight.mul_(2)
+        torch.testing.assert_close(parts(x), model(x))
