@@ -18,7 +18,7 @@ _PLACEMENTS = 30_000
 _MOST_ROUNDS = 200
 _FRESH_START = 12
 _BLAME = 1.5
-_SMALL, _PATIENT_PLACEMENTS, _PATIENT_START, _PATIENT_BLAME = 1000, 60_000, 100, 1.1
+_SMALL, _PATIENT_PLACEMENTS, _PATIENT_START, _PATIENT_BLAME = 1000, 120_000, 100, 1.1
 """If that was not enough, graphs of few values are searched once more: longer, and with a
 lighter hand."""
 
