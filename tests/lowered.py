@@ -1,6 +1,6 @@
 """A model before lowering, after it and in tiles: all must agree."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from nimble.capture import Target, capture
 from nimble.capture.structure import flatten
@@ -10,12 +10,25 @@ from nimble.graph import verify
 from nimble.lower import lower, split
 from nimble.rewrite import rewrite
 from nimble.schedule import schedule
+from nimble.train.arithmetic import arithmetic
 
 
-def graphs(model, args):
+@dataclass(frozen=True)
+class Opened(Target):
+    """Traced as a training step is: gradients as the arithmetic that they are made of."""
+
+    @property
+    def decompositions(self):
+        return arithmetic()
+
+
+def graphs(model, args, *, opened=False):
     """Before lowering, after it, and with every task in tiles; and the model's tensors."""
     tensors, structure = flatten((args, {}))
-    captured = capture(Target.of(model), tensors, structure, "m")
+    target = Target.of(model)
+    if opened:
+        target = Opened(target.function, target.modules, target.reached)
+    captured = capture(target, tensors, structure, "m")
     plain = rewrite(captured.graph)[0]
     lowered = verify(lower(plain, supported)[0])
     long = lowered.with_tasks(replace(task, cost=10**6) for task in lowered.tasks)

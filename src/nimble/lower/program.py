@@ -6,8 +6,9 @@ or the number of an earlier instruction; `Program` numbers its inputs first, the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from nimble.graph import Arg, DType, Graph, Ref, Task
 from nimble.rewrite.operators import arguments
@@ -35,6 +36,34 @@ class Program:
             tuple((name, operands) for name, operands in self.instructions),
             self.outputs,
         )
+
+    @staticmethod
+    def of(task: Task) -> Program:
+        """That of a fused task."""
+        arg: Any = dict(task.kwargs)["program"]
+        return Program(*arg)
+
+    def only(
+        self, outputs: Sequence[int], at_hand: Collection[int] = ()
+    ) -> tuple[Program, list[int]]:
+        """What computes some of the outputs, by their places, and the registers that it takes: of
+        the inputs, and of those that are `at_hand`."""
+        needed = {self.outputs[place] for place in outputs}
+        taken = set()
+        for r in range(self.inputs + len(self.instructions) - 1, -1, -1):
+            if r in needed and (r < self.inputs or r in at_hand):
+                taken.add(r)
+            elif r in needed:
+                _, operands = self.instructions[r - self.inputs]
+                needed.update(o for o in operands if not isinstance(o, float))
+        made = sorted(needed - taken)
+        register = {old: new for new, old in enumerate((*sorted(taken), *made))}
+        code = tuple(
+            (name, tuple(o if isinstance(o, float) else register[o] for o in operands))
+            for name, operands in (self.instructions[r - self.inputs] for r in made)
+        )
+        results = tuple(register[self.outputs[place]] for place in outputs)
+        return Program(len(taken), code, results), sorted(taken)
 
 
 def instructions(graph: Graph, task: Task) -> tuple[Instruction, ...] | None:

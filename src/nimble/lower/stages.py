@@ -16,6 +16,7 @@ from nimble.lower.layout import lay_channels_last
 from nimble.lower.norms import recognise_norms
 from nimble.lower.program import POINTWISE
 from nimble.lower.recurrent import open_recurrent
+from nimble.lower.remake import remake
 from nimble.lower.states import write_states
 from nimble.lower.training import open_training_norms
 from nimble.rewrite.steps import Step
@@ -39,6 +40,7 @@ def lower(graph: Graph, supported: Supported) -> tuple[Graph, tuple[Step, ...]]:
         ("lay channels last", lambda g: lay_channels_last(g, POINTWISE)),
         ("choose kernels", lambda g: open_heads(g, supported)),
         ("fuse", lambda g: fuse(g, supported)),
+        ("make again", lambda g: remake(g, supported)),
         ("free concatenations", lambda g: free_concatenations(g, can_write)),
         ("write states in place", write_states),
         ("update early", update_early),

@@ -47,11 +47,15 @@ class Replay:
         roots = [v for v in self.graph.roots() if v.dtype is not DType.TOKEN]
         outside = [root for root in roots if root.role is not Role.INTERMEDIATE]
         self._slots = {root.id: slot for slot, root in enumerate(outside, start=1)}
+        states = [root for root in outside if root.role is Role.STATE]
+        self._written = {root.id: slot for slot, root in enumerate(states, start=len(outside) + 1)}
+        """Where native kernels write a state: another slot than where it is read, for the same
+        memory but while the replay is measured."""
         self._kept: dict[int, torch.Tensor] = {}
         self._arena = allocate(schedule.arena_bytes) if arena is None else arena
         if self._arena.numel() < schedule.arena_bytes:
             raise NimbleError(f"an arena of {self._arena.numel()} bytes for {schedule.arena_bytes}")
-        self._table = _aten.Table(len(outside) + 1, len(self.graph.values))
+        self._table = _aten.Table(len(outside) + len(states) + 1, len(self.graph.values))
         self._table.memory(ARENA, self._arena)
         for root in outside:
             if root.role in _OWNED:
@@ -140,42 +144,62 @@ class Replay:
 
     @contextlib.contextmanager
     def _scratch_state(self) -> Iterator[Callable[[], None]]:
-        """Lets replays write to copies of the model's state instead. The function given makes
-        those anew that may say where something is to be written next: whole numbers."""
-        slots = [self._slots[r.id] for r in self.graph.roots(Role.STATE) if r.id in self._slots]
-        copies = {slot: copy_exactly(self._kept[slot]) for slot in slots}
-        whole = [slot for slot in slots if not copies[slot].is_floating_point()]
+        """Lets replays write elsewhere instead of to the model's state: all to the same memory,
+        which nobody reads. Of what ATen writes, and of whole numbers, which may say where something
+        is to be written next, there are copies, which the function given makes anew."""
+        in_place = {
+            self.graph.homes[v]
+            for task in self.graph.tasks
+            for v in task.writes
+            if task.kernel != "native"
+        }
+        copies = {
+            root: copy_exactly(self._kept[self._slots[root]])
+            for root in self._written
+            if root in in_place or not self._kept[self._slots[root]].is_floating_point()
+        }
+        others = self._written.keys() - copies.keys()
+        nowhere = allocate(max((self.graph[root].span for root in others), default=0))
 
         def renew() -> None:
-            for slot in whole:
-                copies[slot].copy_(self._kept[slot])
+            for root, copy in copies.items():
+                copy.copy_(self._kept[self._slots[root]])
 
-        for slot, copy in copies.items():
-            self._table.memory(slot, copy)
+        for root, copy in copies.items():
+            self._table.memory(self._slots[root], copy)
+            self._table.memory(self._written[root], copy)
+        for root in others:
+            self._table.memory(self._written[root], nowhere[: self.graph[root].span])
         try:
             yield renew
         finally:
-            for slot in slots:
-                self._table.memory(slot, self._kept[slot])
+            for root in self._written:
+                self._bind(root)
 
     # Binding
 
     def _keep(self, root: Value, tensors: Mapping[str, torch.Tensor]) -> None:
-        slot = self._slots[root.id]
-        self._kept[slot] = fitting(root, tensors)
-        self._table.memory(slot, self._kept[slot])
+        self._kept[self._slots[root.id]] = fitting(root, tensors)
+        self._bind(root.id)
+
+    def _bind(self, root: int) -> None:
+        memory = self._kept[self._slots[root]]
+        self._table.memory(self._slots[root], memory)
+        if root in self._written:
+            self._table.memory(self._written[root], memory)
 
     def _has_memory(self, id: int) -> bool:
         """False for intermediates that no task touches."""
         return self.graph.homes[id] in self._slots or self.schedule.offsets[id] is not None
 
-    def _slot_and_offset(self, id: int) -> tuple[int, int]:
+    def _slot_and_offset(self, id: int, written: bool = False) -> tuple[int, int]:
         home = self.graph.homes[id]
         if self.graph[home].role is Role.INTERMEDIATE:
             offset = self.schedule.offsets[id]
             assert offset is not None
             return ARENA, offset
-        return self._slots[home], self.graph[id].offset
+        slots = self._written if written and home in self._written else self._slots
+        return slots[home], self.graph[id].offset
 
     def _place(self, value: Value) -> None:
         slot, offset = self._slot_and_offset(value.id)
@@ -184,7 +208,9 @@ class Replay:
 
     def _record_tape(self) -> _core.Tape:
         streams = self.schedule.streams
-        tape = _core.Tape(max(len(streams), 1), len(self.graph.tasks), len(self._slots) + 1)
+        tape = _core.Tape(
+            max(len(streams), 1), len(self.graph.tasks), 1 + len(self._slots) + len(self._written)
+        )
         waits: dict[int, list[int]] = {}
         for wait in self.schedule.waits:
             waits.setdefault(wait.task, []).append(wait.on)
@@ -202,7 +228,7 @@ class Replay:
             native = native_call(self.graph, task)
             if native is None:
                 raise NimbleError(f"task {task.name!r} ({task.op}) has no kernel")
-            operands = [self._slot_and_offset(id) for id in native.operands]
+            operands = [self._slot_and_offset(id, id in task.writes) for id in native.operands]
             tape.native(stream, number, native.kernel, operands, native.ints, native.floats)
             self.kinds[task.name] = "native"
             return
