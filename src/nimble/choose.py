@@ -50,6 +50,8 @@ from nimble.settings import Settings
 
 _CLEARLY = 0.95
 """Another algorithm has to take at most this much of the time: it is less exact."""
+_AS_FAST, _LEANER = 1.015, 0.9
+"""What takes at most so much of the fastest one's time, and so much of its memory, is preferred."""
 _SECOND_LOOKS = 2
 _LOUD = 0.25
 """Cores that others keep busy, from which on a measurement is not to be trusted."""
@@ -289,17 +291,16 @@ def _measure_replays(
     plans = [variant.plan for variant in variants]
     likely = min(range(len(plans)), key=lambda i: plans[i].decision.predicted_ns)
     times = times_ns(replays, example)
-    # By the fastest run of each: another program may have slowed down any of the others.
-    best = min(range(len(replays)), key=lambda i: min(times[i]))
+    best = _preferred(plans, times)
     for _ in range(_SECOND_LOOKS if best != likely else 0):
         # Where the prediction is contradicted, the helpers' cores may just have been busy.
         for mine, more in zip(times, times_ns(replays, example), strict=True):
             mine += more
-        best = min(range(len(replays)), key=lambda i: min(times[i]))
+        best = _preferred(plans, times)
     choice = plans[-1].decision.reason
     if len(replays) > 1:
         choice = ", ".join(_tried(plan, min(ns)) for plan, ns in zip(plans, times, strict=True))
-        choice += ": the fastest is kept"
+        choice += _why(plans, times, best)
     measured = int(statistics.median(times[best]))
     kept = variants[best]
     if kept.lean:
@@ -313,6 +314,30 @@ def _measure_replays(
         measured_ns=measured,
         choice=choice,
     )
+
+
+def _preferred(plans: list[Schedule], times: list[list[int]]) -> int:
+    """The fastest, or one that is about as fast and takes clearly less memory. By the fastest run
+    of each: another program may have slowed down any of the others."""
+    best = min(range(len(plans)), key=lambda i: min(times[i]))
+    return min(
+        (
+            i
+            for i, plan in enumerate(plans)
+            if min(times[i]) <= _AS_FAST * min(times[best])
+            and plan.arena_bytes <= _LEANER * plans[best].arena_bytes
+        ),
+        key=lambda i: plans[i].arena_bytes,
+        default=best,
+    )
+
+
+def _why(plans: list[Schedule], times: list[list[int]], kept: int) -> str:
+    best = min(range(len(plans)), key=lambda i: min(times[i]))
+    if kept == best:
+        return ": the fastest is kept"
+    less = 1 - plans[kept].arena_bytes / plans[best].arena_bytes
+    return f": that of {min(times[kept]) / 1e6:.3f} ms is kept, for {less:.0%} less memory"
 
 
 def _tried(plan: Schedule, ns: int) -> str:

@@ -452,3 +452,27 @@ def test_gradients_of_activations_are_eagers(name):
     nimble.compile_step(mine, loss_fn, optimizer, (x, y))(x, y)
     eager_step(theirs, reference, x, y, loss_fn)
     assert_same(mine, theirs, 1e-14)
+
+
+@pytest.mark.parametrize("kind", ["native", "aten"])
+def test_to_measure_a_step_trains_nothing(kind):
+    """Neither what native kernels write nor, in double precision, what ATen does."""
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 4)
+    ).train()
+    model = model.double() if kind == "aten" else model
+    x, y = torch.randn(4, 3, 8, 8, dtype=model[0].weight.dtype), torch.randint(0, 4, (4,))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    def held():
+        state = (value["momentum_buffer"] for value in optimizer.state.values())
+        return [tensor.clone() for tensor in (*model.state_dict().values(), *state)]
+
+    begin = held()
+    step = nimble.compile_step(model, nn.CrossEntropyLoss(), optimizer, (x, y), workers=2)
+    assert all(map(torch.equal, begin, held()))
+    step(x, y)
+    after = held()
+    assert not all(map(torch.equal, begin, after))
+    step.engines[0].timeline()
+    assert all(map(torch.equal, after, held()))

@@ -10,8 +10,9 @@ from nimble.lower.strips import in_strips
 from nimble.lower.tiles import split
 
 CUTS = ("whole", "tiles", "strips", "in order")
-"""Tasks as they are; in tiles that workers share; chains on large images in strips, and tiles; in
-tiles that are meant to run in the order of the graph, where that updates states."""
+"""Tasks as they are; in tiles that workers share; chains on large images in strips, and tiles; and
+where states are updated, in tiles that are meant to run in the order of the graph: an update that
+follows its gradient finds that in a cache, and frees its memory."""
 IN_ORDER = ("strips", "in order")
 LEAST_TO_SPLIT_NS = 600
 """Shorter tasks are not worth a wait."""
@@ -27,7 +28,9 @@ def cut(graph: Graph, how: str, workers: int, supported: Supported, lean: int = 
         if len(strips.tasks) == len(graph.tasks):
             return graph
         graph = strips
-    if how == "whole" or workers == 1 or (how == "in order" and not has_updates(graph)):
+    if how == "whole" or workers == 1:
+        return graph
+    if how != "strips" and has_updates(graph) != (how == "in order"):
         return graph
     tiles = split(graph, workers, LEAST_TO_SPLIT_NS, supported)
     return tiles if len(tiles.tasks) > len(graph.tasks) else graph

@@ -26,6 +26,8 @@ from nimble.schedule import Schedule, prove
 ARENA = 0
 _LONGEST_MEASUREMENT = 0.5
 """Seconds."""
+_TURNS = 4
+"""How many of the largest state there is room for while a replay is measured."""
 _OWNED = (Role.PARAMETER, Role.CONSTANT, Role.STATE)
 
 
@@ -144,9 +146,10 @@ class Replay:
 
     @contextlib.contextmanager
     def _scratch_state(self) -> Iterator[Callable[[], None]]:
-        """Lets replays write elsewhere instead of to the model's state: all to the same memory,
-        which nobody reads. Of what ATen writes, and of whole numbers, which may say where something
-        is to be written next, there are copies, which the function given makes anew."""
+        """Lets replays write elsewhere instead of to the model's state: to memory that nobody
+        reads, where a state lies upon others that are written much earlier or later. Of what ATen
+        writes, and of whole numbers, there are copies. The latter may say where something is to be
+        written next, so the function given makes them anew."""
         in_place = {
             self.graph.homes[v]
             for task in self.graph.tasks
@@ -158,18 +161,22 @@ class Replay:
             for root in self._written
             if root in in_place or not self._kept[self._slots[root]].is_floating_point()
         }
-        others = self._written.keys() - copies.keys()
-        nowhere = allocate(max((self.graph[root].span for root in others), default=0))
+        others = {root: self.graph[root].span for root in self._written if root not in copies}
+        nowhere = allocate(min(sum(others.values()), _TURNS * max(others.values(), default=0)))
+        start = 0
 
         def renew() -> None:
             for root, copy in copies.items():
-                copy.copy_(self._kept[self._slots[root]])
+                if not copy.is_floating_point():
+                    copy.copy_(self._kept[self._slots[root]])
 
         for root, copy in copies.items():
             self._table.memory(self._slots[root], copy)
             self._table.memory(self._written[root], copy)
-        for root in others:
-            self._table.memory(self._written[root], nowhere[: self.graph[root].span])
+        for root, span in others.items():
+            start = start if start + span <= nowhere.numel() else 0
+            self._table.memory(self._written[root], nowhere[start : start + span])
+            start += span
         try:
             yield renew
         finally:
