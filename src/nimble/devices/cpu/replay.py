@@ -26,7 +26,7 @@ from nimble.schedule import Schedule, prove
 ARENA = 0
 _LONGEST_MEASUREMENT = 0.5
 """Seconds."""
-_TURNS = 4
+_TURNS = 2
 """How many of the largest state there is room for while a replay is measured."""
 _OWNED = (Role.PARAMETER, Role.CONSTANT, Role.STATE)
 
