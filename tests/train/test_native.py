@@ -56,6 +56,14 @@ NETWORKS = {
     ],
     "dilated": [normed(12, conv(3, 12, 3, padding=2, dilation=2)), nn.GELU(), conv(12, 5, (1, 3))],
     "grouped": [conv(3, 24, 3), nn.LeakyReLU(), conv(24, 24, 3, groups=3)],
+    # Its gradient by ATen counts on images that lie alike in memory.
+    "group norms": [
+        nn.GroupNorm(1, 3),
+        conv(3, 16, 3),
+        nn.ReLU(),
+        nn.GroupNorm(4, 16),
+        conv(16, 8, 1),
+    ],
 }
 
 
@@ -159,6 +167,36 @@ def test_updates_and_norms_are_programs_compiled_ahead_of_time(kind, clip_norm):
                 interpreted.append([name for name, _ in steps])
     short = [names for names in interpreted if len(names) < 4]
     assert interpreted == short, "a long program is interpreted: add it to known.h"
+
+
+class Gated(nn.Module):
+    """Of a language model, with a norm that is written out."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(16))
+        self.gate, self.up = nn.Linear(16, 32, bias=False), nn.Linear(16, 32, bias=False)
+        self.down = nn.Linear(32, 16, bias=False)
+
+    def forward(self, x):
+        normed = self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
+        return x + self.down(nn.functional.silu(self.gate(normed)) * self.up(normed))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_chains_that_would_wait_for_each_other_stay_apart(workers, monkeypatch):
+    monkeypatch.setenv("NIMBLE_VERIFY", "1")
+    torch.manual_seed(0)
+    mine = nn.Sequential(Gated(), Gated())
+    theirs = copy.deepcopy(mine)
+    optimizer, reference = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (mine, theirs))
+    x, y = torch.randn(2, 8, 16), torch.randn(2, 8, 16)
+    step = nimble.compile_step(mine, nn.MSELoss(), optimizer, (x, y), workers=workers)
+    for _ in range(3):
+        eager_step(theirs, reference, x, y, nn.functional.mse_loss)
+        step(x, y)
+    for name, parameter in mine.named_parameters():
+        torch.testing.assert_close(parameter, theirs.get_parameter(name))
 
 
 def test_a_batch_of_one_pixel_has_no_variance():

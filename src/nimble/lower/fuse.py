@@ -142,22 +142,43 @@ class _Fusion:
     # Writing the new graph
 
     def done(self) -> Graph:
+        parts = self._parts()
+        while len(ordered := _in_order(self._before, parts)) < len(parts):
+            self._break_up(_in_circles(self._before, parts, ordered))
+            parts = self._parts()
         edit = Edit(self._graph)
-        made: list[Task] = []
+        edit.tasks = [self._made(parts[p]) for p in ordered]
+        return edit.done()
+
+    def _parts(self) -> list[list[int]]:
+        """The tasks that become one each, a head first, in the order of the graph."""
         parts: list[list[int]] = []
         seen: set[int] = set()
-        for t, task in enumerate(self._graph.tasks):
+        for t in range(len(self._graph.tasks)):
             group = self._groups.get(t)
-            if group is None or (group.head is not None and not group.members):
-                made.append(task)
+            if group is None:
                 parts.append([t])
             elif id(group) not in seen:
                 seen.add(id(group))
-                headed = group.head is not None
-                made.append(self._headed(group) if headed else self._alone(group))
                 parts.append([*([group.head] if group.head is not None else []), *group.members])
-        edit.tasks = [made[p] for p in _in_order(self._before, parts)]
-        return edit.done()
+        return parts
+
+    def _break_up(self, parts: list[list[int]]) -> None:
+        """Groups that wait for each other, each harmless by itself: the smallest is given up."""
+        first, *others = min((part for part in parts if len(part) > 1), key=len)
+        group = self._groups[first]
+        if group.head is None:
+            others.insert(0, first)
+        else:
+            group.members, group.tail = [], ()
+        for t in others:
+            self._groups[t] = _Group(None, [t])
+
+    def _made(self, part: list[int]) -> Task:
+        group = self._groups.get(part[0])
+        if group is None or (group.head is not None and not group.members):
+            return self._graph.tasks[part[0]]
+        return self._alone(group) if group.head is None else self._headed(group)
 
     def _alone(self, group: _Group) -> Task:
         graph, members = self._graph, set(group.members)
@@ -252,9 +273,25 @@ def _ancestors(before: list[set[int]]) -> list[int]:
 
 
 def _in_order(before: list[set[int]], parts: list[list[int]]) -> list[int]:
-    """The parts, each a list of tasks, in a topological order as near to theirs as may be."""
+    """The parts, each a list of tasks, in a topological order as near to theirs as may be; without
+    those that wait for themselves."""
+    return in_order(_waiting(before, parts))
+
+
+def _waiting(before: list[set[int]], parts: list[list[int]]) -> list[set[int]]:
+    """For every part, those that it waits for."""
     part = {t: p for p, tasks in enumerate(parts) for t in tasks}
-    waiting = [{part[b] for t in tasks for b in before[t]} - {p} for p, tasks in enumerate(parts)]
-    ordered = in_order(waiting)
-    assert len(ordered) == len(parts)
-    return ordered
+    return [{part[b] for t in tasks for b in before[t]} - {p} for p, tasks in enumerate(parts)]
+
+
+def _in_circles(
+    before: list[set[int]], parts: list[list[int]], ordered: list[int]
+) -> list[list[int]]:
+    """Of the parts that could not be ordered, those for which others of them wait."""
+    waiting = _waiting(before, parts)
+    left = set(range(len(parts))) - set(ordered)
+    while True:
+        awaited = set().union(*(waiting[p] for p in left)) & left
+        if awaited == left:
+            return [parts[p] for p in sorted(left)]
+        left = awaited

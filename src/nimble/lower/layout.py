@@ -107,11 +107,11 @@ def _may_follow(value: Value) -> bool:
 
 def _of_particular_readers(graph: Graph, follow: Set[str]) -> set[int]:
     """What PyTorch's internal operators read. They may count on strides that whoever calls them in
-    PyTorch has made sure of, as those of attention do."""
+    PyTorch has made sure of, as those of attention do, and the gradient of group norm."""
     return {
         graph.content(v).id
         for task in graph.tasks
-        if task.op.startswith("aten._") and task.op not in follow | _ANY_STRIDES
+        if task.op.startswith(("aten._", "aten.native_")) and task.op not in follow | _ANY_STRIDES
         for v in task.reads
     }
 
