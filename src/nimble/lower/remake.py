@@ -40,20 +40,20 @@ class _Remaking:
         for t, task in enumerate(graph.tasks):
             self._note(t, task)
         pure = pure_tasks(graph)
-        self._chains = [
-            t for t, task in enumerate(graph.tasks) if t in pure and task.op == _POINTWISE
-        ]
+        self._chains = sorted(t for t in pure if graph.tasks[t].op == _POINTWISE)
         self._maker = {v: t for t in self._chains for v in graph.tasks[t].writes}
 
     def done(self) -> Graph:
-        edit = Edit(self._graph)
         changed = False
         for t in self._chains:
             for maker in dict.fromkeys(self._maker.get(v, t) for v in self._tasks[t].reads):
                 changed |= maker != t and self._make_in(t, maker)
         if not changed:
             return self._graph
-        edit.tasks = [task for t in range(len(self._tasks)) if (task := self._lean(t)) is not None]
+        edit = Edit(self._graph)
+        chains = set(self._chains)
+        lean = (self._lean(task) if t in chains else task for t, task in enumerate(self._tasks))
+        edit.tasks = [task for task in lean if task is not None]
         return edit.done()
 
     def _note(self, t: int, task: Task) -> None:
@@ -110,11 +110,8 @@ class _Remaking:
         content = self._graph.content(v).id
         return content in self._shown or max(self._uses.get(content, ()), default=-t) > t - _NEAR
 
-    def _lean(self, t: int) -> Task | None:
-        """The task without what nobody reads any more."""
-        task = self._tasks[t]
-        if task.op != _POINTWISE or t not in self._chains:
-            return task
+    def _lean(self, task: Task) -> Task | None:
+        """The chain without what nobody reads any more."""
         read = [v for v in task.writes if self._uses.get(v) or v in self._shown]
         if len(read) == len(task.writes):
             return task
