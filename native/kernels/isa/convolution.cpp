@@ -359,9 +359,11 @@ struct Sweep {
   template <bool Adds>
   void panel_of_chunk(const Tile& tile_, const End& end, std::int64_t channel, std::int64_t count,
                       const Groups& groups) const {
-    // The next panel's weights on their way to the second-level cache, a few lines at a time.
+    // The next panel's weights on their way to the second-level cache, a few lines at a time. Not
+    // for a single group: it reads them once, in order, and the core itself fetches ahead better.
     const std::int64_t lines = taps * plan.in;
-    const std::int64_t ahead = lines < kFewLines ? 0 : lines / groups.count + 1;
+    const bool fetches = lines >= kFewLines && groups.count > 1;
+    const std::int64_t ahead = fetches ? lines / groups.count + 1 : 0;
     if (groups.larger > 0) {
       groups_of_size<kPixels, Adds>(groups.size + 1, tile_, end, place, channel, count, 0,
                                     groups.larger, ahead);
