@@ -56,6 +56,20 @@ def test_linear(
     assert torch.equal(y[:, n:], torch.full((m, 5), 7.0))
 
 
+@pytest.mark.parametrize(("m", "k"), [(11, 8000), (64, 1025), (150, 1024), (700, 100), (300, 701)])
+def test_more_input_than_the_cache_holds(m: int, k: int) -> None:
+    """It is multiplied in blocks of rows and columns; bias and residual are added once."""
+    n = 70
+    x, weight, bias, add = (torch.randn(s) for s in ((m, k), (n, k), (n,), (m, n)))
+    y = torch.full((m, n), 7.0)
+    code = program(("relu", 1, (0,)))
+    for first, last in ((0, 2), (2, 5)):
+        ints = [m, n, n, first, last, k, k, 1, 1, n, 0, *code]
+        run("linear.float32", [y, x, packed(weight), bias, add], ints)
+    exact = (x.double() @ weight.double().t() + bias + add).relu()
+    torch.testing.assert_close(y.double(), exact, rtol=1e-5, atol=4e-6 * k**0.5)
+
+
 def test_an_epilogue_with_a_residual_and_a_broadcast_scale() -> None:
     m, n, k = 5, 700, 20
     x, weight, residual = torch.randn(m, k), torch.randn(n, k), torch.randn(m, n)

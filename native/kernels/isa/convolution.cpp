@@ -3,19 +3,19 @@
 #include "../convolution.h"
 
 #include "program.h"
+#include "tile.h"
 #include "zeros.h"
 
 namespace nimble::NIMBLE_ISA {
 namespace {
 
-// Of the output, computed together with kPanel channels; as many as registers hold.
-constexpr int kPixels = kPerPanel == 1 ? 10 : 6;
+constexpr int kPixels = kTileRows;  // of the output, computed together with kPanel channels
 constexpr std::int64_t kPointers = 4096, kChunk = 96;  // groups of kPixels
 constexpr std::int64_t kFewLines = 48;                   // of weights; not worth fetching ahead
 constexpr std::int64_t kCached = 256 * 1024;             // bytes of input in the second-level cache
 constexpr std::int64_t kSmall = 64;                      // pixels of an image
 
-struct Tile {
+struct Taps {
   const float* const* from;  // [tap][kPixels]
   const float* weights;      // [tap][channel][kPanel]
   Floats start[kPerPanel];   // the bias
@@ -35,7 +35,7 @@ NIMBLE_INLINE bool padding(const float* const (&x)[M]) {
 // one multiplication need not wait for the last. (More channels at once would do as well, but then
 // weights are not read as they lie in memory, and a core fetches them more slowly.)
 template <int M, int Parts>
-NIMBLE_INLINE void multiply(const Tile& tile, std::int64_t taps, std::int64_t in,
+NIMBLE_INLINE void multiply(const Taps& tile, std::int64_t taps, std::int64_t in,
                             Floats (&sum)[M][kPerPanel]) {
   Floats acc[Parts][M][kPerPanel] = {};
   const float* w = tile.weights;
@@ -86,7 +86,7 @@ NIMBLE_INLINE void multiply(const Tile& tile, std::int64_t taps, std::int64_t in
 
 // M pixels by 8 channels, for the last channels of a group.
 template <int M>
-NIMBLE_INLINE void multiply_half(const Tile& tile, std::int64_t taps, std::int64_t in,
+NIMBLE_INLINE void multiply_half(const Taps& tile, std::int64_t taps, std::int64_t in,
                                  Eight (&acc)[M]) {
   const float* w = tile.weights;
 #pragma GCC unroll 12
@@ -117,8 +117,10 @@ struct Groups {
   std::int64_t count, size;  // of the smaller ones
   std::int64_t larger;       // have one more, and come first
 
-  explicit Groups(std::int64_t pixels)
-      : count((pixels + kPixels - 1) / kPixels), size(pixels / count), larger(pixels % count) {}
+  Groups(std::int64_t pixels, std::int64_t most_pixels)
+      : count((pixels + most_pixels - 1) / most_pixels),
+        size(pixels / count),
+        larger(pixels % count) {}
   std::int64_t at(std::int64_t group) const { return size + (group < larger ? 1 : 0); }
 };
 
@@ -145,6 +147,7 @@ struct Sweep {
   // Small images are computed together, the same pixel of all of them in a row: tiles are full, all
   // of a tile finds the same taps in the padding, and weights are read once.
   const bool together;
+  const std::int64_t most_pixels;  // of a group
   const bool pixel_by_pixel;  // an output pixel is made from the input pixel of the same number
   const bool dense;           // rows of the output follow each other without gaps
   const Activation activation;  // of a tile, while it is in the first-level cache
@@ -165,6 +168,8 @@ struct Sweep {
         panels((plan.out + kPanel - 1) / kPanel),
         pixels((plan.last_row - plan.first_row) * plan.out_width),
         together(plan.batch > 1 && pixels <= kSmall),
+        most_pixels(rows_together(kPixels, together ? plan.src.batch
+                                                    : plan.stride_w * plan.src.pixel)),
         pixel_by_pixel(taps == 1 && plan.stride_h == 1 && plan.stride_w == 1 && plan.top == 0 &&
                        plan.left == 0 && plan.out_width == plan.width &&
                        plan.last_row <= plan.height && plan.src.row == plan.width * plan.src.pixel),
@@ -206,7 +211,7 @@ struct Sweep {
   }
 
   template <int M, bool Adds>
-  [[gnu::always_inline]] inline void tile(const Tile& given, End& end, const Place* places,
+  [[gnu::always_inline]] inline void tile(const Taps& given, End& end, const Place* places,
                                           std::int64_t channel, std::int64_t count) const {
     if (count > 8) {
       Floats sum[M][kPerPanel];
@@ -310,7 +315,7 @@ struct Sweep {
   // Pointers and places for `count` pixels of all images: a pixel of every image, then the next.
   void point_together(const float* images, std::int64_t begin, std::int64_t count) {
     std::int64_t image = begin % plan.batch, pixel = begin / plan.batch, m = 0;
-    const Groups groups(count);
+    const Groups groups(count, most_pixels);
     for (std::int64_t group = 0; group < groups.count; ++group) {
       for (std::int64_t i = 0; i < groups.at(group); ++i, ++m) {
         const std::int64_t y = pixel / plan.out_width, x = pixel % plan.out_width;
@@ -327,7 +332,7 @@ struct Sweep {
   // Groups [group, group + groups) of M pixels, the first of which is to go to `to`. Not part of
   // another function, whose variables would take the registers of the inner loop.
   template <int M, bool Adds>
-  [[gnu::noinline]] void groups_of(Tile tile_, End end, const Place* to, std::int64_t channel,
+  [[gnu::noinline]] void groups_of(Taps tile_, End end, const Place* to, std::int64_t channel,
                                    std::int64_t count, std::int64_t group, std::int64_t groups,
                                    std::int64_t ahead) const {
     tile_.from = from + group * taps * kPixels;
@@ -344,7 +349,7 @@ struct Sweep {
 
   // Groups of up to kMost pixels, by their size.
   template <int kMost, bool Adds>
-  void groups_of_size(std::int64_t size, const Tile& tile_, const End& end, const Place* to,
+  void groups_of_size(std::int64_t size, const Taps& tile_, const End& end, const Place* to,
                       std::int64_t channel, std::int64_t count, std::int64_t group,
                       std::int64_t groups, std::int64_t ahead) const {
     if constexpr (kMost > 1) {
@@ -357,7 +362,7 @@ struct Sweep {
   }
 
   template <bool Adds>
-  void panel_of_chunk(const Tile& tile_, const End& end, std::int64_t channel, std::int64_t count,
+  void panel_of_chunk(const Taps& tile_, const End& end, std::int64_t channel, std::int64_t count,
                       const Groups& groups) const {
     // The next panel's weights on their way to the second-level cache, a few lines at a time. Not
     // for a single group: it reads them once, in order, and the core itself fetches ahead better.
@@ -378,9 +383,9 @@ struct Sweep {
     const std::int64_t all_pixels = together ? plan.batch * pixels : pixels;
     // As many pixels as keep their input in the second-level cache, and their pointers here.
     std::int64_t chunk = least<std::int64_t>(kChunk, kPointers / (taps * kPixels));
-    chunk = most<std::int64_t>(1, least<std::int64_t>(chunk, kCached / (kPixels * plan.in * 4)));
+    chunk = most<std::int64_t>(1, least<std::int64_t>(chunk, kCached / (most_pixels * plan.in * 4)));
     // Of about the same size: the last one, too, reads all weights.
-    const std::int64_t groups = (all_pixels + kPixels - 1) / kPixels;
+    const std::int64_t groups = (all_pixels + most_pixels - 1) / most_pixels;
     const std::int64_t chunks = (groups + chunk - 1) / chunk;
     if (chunks > 0) chunk = (groups + chunks - 1) / chunks;
     const bool clamps = plan.low < plan.high;
@@ -388,9 +393,9 @@ struct Sweep {
     const End ends{splat(clamps ? plan.low : -infinity), splat(clamps ? plan.high : infinity)};
     const float* image_src = src + image * plan.src.batch + g * plan.in;
     const float* group_weights = weights + g * panels * taps * plan.in * kPanel;
-    for (std::int64_t begin = 0; begin < all_pixels; begin += chunk * kPixels) {
-      const std::int64_t end = least(all_pixels, begin + chunk * kPixels);
-      const Groups groups_(end - begin);
+    for (std::int64_t begin = 0; begin < all_pixels; begin += chunk * most_pixels) {
+      const std::int64_t end = least(all_pixels, begin + chunk * most_pixels);
+      const Groups groups_(end - begin, most_pixels);
       if (together) {
         point_together(image_src, begin, end - begin);
       } else {
@@ -403,7 +408,7 @@ struct Sweep {
       }
       for (std::int64_t panel = plan.first_panel; panel < plan.last_panel; ++panel) {
         const std::int64_t channel = panel * kPanel, left = plan.out - channel;
-        Tile tile_{};
+        Taps tile_{};
         tile_.weights = group_weights + panel * taps * plan.in * kPanel;
         const std::int64_t all = g * plan.out + channel;
         if (bias) {

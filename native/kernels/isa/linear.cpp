@@ -14,30 +14,46 @@ struct Matrices {
   const float* add;
 };
 
-// Rows [row, row + kRows), panels [panel, panel + kPanels).
-template <int kRows, int kPanels, int kParts>
-void tile_at(const LinearPlan& plan, const Matrices& at, std::int64_t row, std::int64_t panel) {
-  Tile<kRows, kPanels, kParts> tile;
+// What is multiplied at a time: rows [row, row_end), and of each the columns [k, k_end). The first
+// columns begin the sums, the others add to them.
+struct Block {
+  std::int64_t row, row_end, k, k_end;
+};
+
+// Of the input, what stays in the second-level cache while weights pass by.
+constexpr std::int64_t kCached = 256 * 1024 / sizeof(float), kCachedColumns = 512;
+constexpr std::int64_t kPanelsAtOnce = 2;  // of weights, which stay there for all rows of a block
+
+// Rows [row, row + kRows) by a panel.
+template <int kRows, int kParts>
+void tile_at(const LinearPlan& plan, const Matrices& at, const Block& block, std::int64_t row,
+             std::int64_t panel) {
+  Tile<kRows, 1, kParts> tile;
   tile.clear();
-  for (int i = 0; i < plan.pairs; ++i) {
-    const std::int64_t w_panel = plan.k[i] * kPanel;
-    tile.add(at.x[i] + row * plan.x_stride[i], plan.x_stride[i], at.w[i] + panel * w_panel, kPanel,
-             w_panel, plan.k[i]);
+  const std::int64_t w_row = panel * kPanel;
+  tile.add(at.x[0] + row * plan.x_stride[0] + block.k, plan.x_stride[0],
+           at.w[0] + plan.k[0] * w_row + block.k * kPanel, kPanel, 0, block.k_end - block.k);
+  if (plan.pairs == 2) {
+    tile.add(at.x[1] + row * plan.x_stride[1], plan.x_stride[1], at.w[1] + plan.k[1] * w_row, kPanel,
+             0, plan.k[1]);
   }
-#pragma GCC unroll 8
-  for (int c = 0; c < kPanels * kPerPanel; ++c) {
+  const bool first = block.k == 0;
+#pragma GCC unroll 2
+  for (int c = 0; c < kPerPanel; ++c) {
     const std::int64_t column = panel * kPanel + c * kLanes;
     const std::int64_t left = plan.n - column;
     if (left <= 0) break;
     const bool whole = left >= kLanes;
     Floats bias = splat(0.0f);
-    if (at.bias) bias = whole ? load(at.bias + column) : load(at.bias + column, left);
+    if (at.bias && first) bias = whole ? load(at.bias + column) : load(at.bias + column, left);
+    const float* add = first ? at.add : at.y;
+    const std::int64_t add_stride = first ? plan.add_stride : plan.y_stride;
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
       Floats value = tile.total(r, c) + bias;
-      if (at.add) {
-        const float* add = at.add + (row + r) * plan.add_stride + column;
-        value += whole ? load(add) : load(add, left);
+      if (add) {
+        const float* more = add + (row + r) * add_stride + column;
+        value += whole ? load(more) : load(more, left);
       }
       float* y = at.y + (row + r) * plan.y_stride + column;
       whole ? store(y, value) : store(y, value, left);
@@ -48,16 +64,44 @@ void tile_at(const LinearPlan& plan, const Matrices& at, std::int64_t row, std::
 // One panel after the other, as they lie in memory: a core fetches one stream faster than two. Few
 // rows make their sums in parts, so that there are enough of them to work on at the same time.
 template <int kRows>
-void rows_at(const LinearPlan& plan, const Matrices& at, std::int64_t row, std::int64_t panel,
-             std::int64_t last) {
+void rows_at(const LinearPlan& plan, const Matrices& at, const Block& block, std::int64_t row,
+             std::int64_t panel, std::int64_t last) {
   constexpr int kParts = kRows == 1 ? 4 : kRows <= 3 ? 2 : 1;
-  for (; panel < last; ++panel) tile_at<kRows, 1, kParts>(plan, at, row, panel);
+  for (; panel < last; ++panel) tile_at<kRows, kParts>(plan, at, block, row, panel);
 }
 
-void all_rows(const LinearPlan& plan, const Matrices& at, std::int64_t panel, std::int64_t last) {
-  in_groups(plan.m, [&](std::int64_t row, std::int64_t rows) {
-    with_rows(rows, [&]<int kRows>() { rows_at<kRows>(plan, at, row, panel, last); });
-  });
+void multiply(const LinearPlan& plan, const Matrices& at, const Block& block) {
+  const std::int64_t rows = block.row_end - block.row, columns = block.k_end - block.k;
+  const std::int64_t most_rows = rows_together(kTileRows, plan.x_stride[0]);
+  const std::int64_t groups = (rows + most_rows - 1) / most_rows;
+  // A group alone reads weights once, in order.
+  const std::int64_t at_once = groups == 1 ? plan.last_panel : kPanelsAtOnce;
+  for (std::int64_t p = plan.first_panel; p < plan.last_panel; p += at_once) {
+    const std::int64_t last = least(p + at_once, plan.last_panel);
+    const std::int64_t next_last = least(last + at_once, plan.last_panel);
+    std::int64_t fetched = 0;
+    in_groups(rows, most_rows, [&](std::int64_t row, std::int64_t count) {
+      // The next panels on their way to the second-level cache, a few lines at a time.
+      const std::int64_t upto = least(columns, fetched + (columns + groups - 1) / groups);
+      for (std::int64_t panel = last; panel < next_last; ++panel) {
+        const float* w = at.w[0] + (panel * plan.k[0] + block.k) * kPanel;
+        for (std::int64_t k = fetched; k < upto; ++k) __builtin_prefetch(w + k * kPanel, 0, 2);
+      }
+      fetched = upto;
+      with_rows(count, [&]<int kRows>() {
+        rows_at<kRows>(plan, at, block, block.row + row, p, last);
+      });
+    });
+  }
+}
+
+// f(begin, end) for as few parts of at most `size` as can be, all nearly the same.
+template <class F>
+NIMBLE_INLINE void in_parts(std::int64_t all, std::int64_t size, F f) {
+  const std::int64_t parts = (all + size - 1) / size;
+  for (std::int64_t part = 0; part < parts; ++part) {
+    f(all * part / parts, all * (part + 1) / parts);
+  }
 }
 
 }  // namespace
@@ -74,13 +118,15 @@ void linear(void* context) {
   }
   if (plan.bias) at.bias = call.operand<const float>(next++);
   if (plan.add) at.add = call.operand<const float>(next++);
-  if (plan.m <= kTileRows) {
-    all_rows(plan, at, plan.first_panel, plan.last_panel);
+  const std::int64_t k = plan.k[0];
+  if (plan.pairs > 1 || plan.m <= kTileRows || plan.m * k <= kCached) {
+    multiply(plan, at, {0, plan.m, 0, k});
   } else {
-    // Weights are read from memory once: a panel stays in the cache for all groups of rows.
-    for (std::int64_t p = plan.first_panel; p < plan.last_panel; p += 2) {
-      all_rows(plan, at, p, least(p + 2, plan.last_panel));
-    }
+    in_parts(plan.m, kCached / least(k, kCachedColumns), [&](std::int64_t row, std::int64_t end) {
+      in_parts(k, most(kCachedColumns, kCached / (end - row)), [&](std::int64_t from, std::int64_t to) {
+        multiply(plan, at, {row, end, from, to});
+      });
+    });
   }
   if (!plan.epilogue.present) return;
   const std::int64_t column = plan.first_panel * kPanel;

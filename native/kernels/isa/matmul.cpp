@@ -52,7 +52,7 @@ void matmul(void* context) {
         panel = scratch;
         w_row = kPanel;
       }
-      in_groups(plan.m, [&](std::int64_t row, std::int64_t rows) {
+      in_groups(plan.m, rows_together(kTileRows, plan.x_row), [&](std::int64_t row, std::int64_t rows) {
         product_of<false>(rows, y + row * plan.y_row + n, plan.y_row, x + row * plan.x_row,
                           plan.x_row, {panel, w_row, 0}, columns, plan.k, kOnes);
       });

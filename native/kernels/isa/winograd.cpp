@@ -159,7 +159,7 @@ struct Sweep {
     for (int e = 0; e < kElements; ++e, w += plan.in * kPanel) {
       const float* x = values + e * values_step;
       float* to = sums + e * sums_step;
-      in_groups(tiles, [&](std::int64_t t, std::int64_t rows) {
+      in_groups(tiles, rows_together(kTileRows, plan.in), [&](std::int64_t t, std::int64_t rows) {
         with_rows(rows, [&]<int kRows>() {
           multiply<kRows>(x + t * plan.in, plan.in, w, to + t * kPanel);
         });
