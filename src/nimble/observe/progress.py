@@ -6,9 +6,6 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
 
 @contextlib.contextmanager
 def stages(
@@ -18,6 +15,10 @@ def stages(
     if show is False or (show is None and not sys.stderr.isatty()):
         yield lambda plan, stage: None
         return
+    # Megabytes of modules, and those of who serves without a terminal stay out of memory.
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(f"compiling {what}", total=len(names) * times)
