@@ -7,9 +7,11 @@ set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
 
+# Kernels are compiled for three instruction sets, each checked access by access: -O1 and short debug
+# information keep that to minutes.
 configure_and_build() {  # name, sanitizers
-  cmake -S native/tests -B "$build/$1" -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-    -DCMAKE_CXX_FLAGS="-fno-omit-frame-pointer -fno-sanitize-recover=all -fsanitize=$2" >/dev/null
+  cmake -S native/tests -B "$build/$1" -DCMAKE_BUILD_TYPE=None \
+    -DCMAKE_CXX_FLAGS="-O1 -g1 -fno-omit-frame-pointer -fno-sanitize-recover=all -fsanitize=$2" >/dev/null
   cmake --build "$build/$1" --parallel 2
 }
 
@@ -28,9 +30,11 @@ fi
 echo "ok ThreadSanitizer reports the missing wait"
 
 configure_and_build asan address,undefined
-export ASAN_OPTIONS="detect_leaks=1 detect_stack_use_after_return=1"
 export UBSAN_OPTIONS="print_stacktrace=1"
 for isa in $("$build/asan/native_tests" instruction_sets); do
-  NIMBLE_ISA=$isa "$build/asan/native_tests"
+  # GCC 12 aligns what it moves off the stack, to see a use after return, to 32 bytes only.
+  after_return=$([ "$isa" = avx512 ] && echo 0 || echo 1)
+  ASAN_OPTIONS="detect_leaks=1 detect_stack_use_after_return=$after_return" \
+    NIMBLE_ISA=$isa "$build/asan/native_tests"
 done
 echo "sanitizers found nothing"
