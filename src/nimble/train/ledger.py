@@ -57,6 +57,8 @@ class Ledger:
         self._seen: tuple[Any, ...] = ()
         self._rows: list[tuple[int, int]] = []
         """The group of each row, and how many steps its parameters have taken."""
+        self._members: list[list[int]] = []
+        """Their places, by row."""
         self._counts = torch.zeros(0)
         self._counted = 0
         self.parameters: list[torch.Tensor] = []
@@ -80,9 +82,19 @@ class Ledger:
 
     def advance(self, reached: Sequence[bool]) -> None:
         """A step was taken that updated the parameters reached: what was made for them becomes the
-        optimizer's state."""
-        self._rows = [(group, taken + 1) for group, taken in self._rows]
-        self._counts.add_(1)
+        optimizer's state. Those that were not reached have taken no step."""
+        apart = False
+        if all(reached):
+            self._rows = [(group, taken + 1) for group, taken in self._rows]
+            self._counts.add_(1)
+        else:
+            self._counts.add_(torch.tensor(reached))
+            moved = [{reached[place] for place in places} for places in self._members]
+            apart = any(len(kinds) > 1 for kinds in moved)
+            self._rows = [
+                (group, taken + (True in kinds))
+                for (group, taken), kinds in zip(self._rows, moved, strict=True)
+            ]
         self._counted = self._counts._version
         # Schedulers ask the optimizer whether it has taken a step.
         self._optimizer._opt_called = True  # type: ignore[attr-defined]
@@ -90,8 +102,10 @@ class Ledger:
             for place, key, held in self._unseen:
                 if reached[place]:
                     self._optimizer.state[self.parameters[place]][key] = held
-            self._unseen = []
+            self._unseen = [unseen for unseen in self._unseen if not reached[unseen[0]]]
             self._note()
+        if apart:
+            self._look()
 
     def _shape(self) -> tuple[Any, ...]:
         groups = self._optimizer.param_groups
@@ -99,7 +113,7 @@ class Ledger:
             self._counts._version - self._counted,
             len(self._optimizer.state),
             *((id(group), len(group["params"]), self.rule.terms(group)) for group in groups),
-            *((p.requires_grad, p.shape) for group in groups for p in group["params"]),
+            *((id(p), p.requires_grad, p.shape) for group in groups for p in group["params"]),
         )
 
     def _look(self) -> None:
@@ -141,12 +155,13 @@ class Ledger:
     def _take(self, found: list[tuple[torch.Tensor, str, int]]) -> None:
         """Take over the state of these parameters, and make what is missing."""
         groups, state = self._optimizer.param_groups, self._optimizer.state
-        rows: dict[tuple[int, int], int] = {}
         slots: list[Slot] = []
         self._unseen = []
         buffers: dict[str, torch.Tensor] = {}
         taken = [self._taken(state.get(parameter, {})) for parameter, _, _ in found]
         self._counts = torch.tensor(taken, dtype=torch.float32)
+        rows = _rows([(number, taken[place]) for place, (_, _, number) in enumerate(found)])
+        self._members = [[] for _ in rows]
         for place, (parameter, name, number) in enumerate(found):
             terms = self.rule.terms(groups[number])
             mine = state.get(parameter, {})
@@ -163,7 +178,8 @@ class Ledger:
                 _check_state(name, key, held, parameter)
                 buffers[called] = held
                 states.append((key, called))
-            row = rows.setdefault((number, taken[place]), len(rows))
+            row = rows[number, taken[place]]
+            self._members[row].append(place)
             slots.append(Slot(name, row, terms, tuple(states)))
         self.held._buffers.clear()
         self.held._buffers.update(buffers)
@@ -177,6 +193,16 @@ class Ledger:
         if self.rule.counts:
             return int(state.get("step", 0))
         return int(any(value is not None for value in state.values()))
+
+
+def _rows(kinds: Sequence[tuple[int, int]]) -> dict[tuple[int, int], int]:
+    """A row for each group and number of steps taken. The parameters of a group that have taken
+    most come first: they keep their row where others fall behind."""
+    behind = {
+        kind: sum(other[0] == kind[0] and other[1] > kind[1] for other in set(kinds))
+        for kind in set(kinds)
+    }
+    return {kind: row for row, kind in enumerate(sorted(behind, key=lambda k: (behind[k], k)))}
 
 
 def _check_state(name: str, key: str, held: torch.Tensor, parameter: torch.Tensor) -> None:

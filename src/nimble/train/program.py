@@ -33,7 +33,7 @@ class StepOptions:
             raise InputError(f"rng={self.rng!r}: expected 'eager', the order in which eager draws")
         for name in ("clip_norm", "clip_value"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
+            if value is not None and not (isinstance(value, int | float) and value > 0):
                 raise InputError(f"{name}={value!r}: expected a number above 0, or None")
         if self.clip_norm is not None and self.clip_value is not None:
             raise InputError("clip_norm= and clip_value= are both given; choose one")
@@ -57,6 +57,7 @@ class Program:
         place: torch.device,
         *,
         updates: bool,
+        summed: tuple[bool, ...] = (),
     ) -> None:
         self._modules = modules
         self._loss_fn = loss_fn
@@ -66,10 +67,17 @@ class Program:
         self._place = place
         self._updates = updates
         """False: the gradients are only added up."""
-        self.reached = [False] * len(slots)
-        """Which parameters have a gradient; known once the program has been captured."""
+        self._summed = summed or (False,) * len(slots)
+        """Which parameters have gradients from earlier calls of the same update."""
+        self.reached = (False,) * len(slots)
+        """Which have one at all in the call that was captured last."""
+        self._ever = list(self.reached)
+        """Which have one in any that was captured."""
 
-    def __call__(self, numbers: torch.Tensor, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(
+        self, numbers: torch.Tensor, /, *args: Any, **kwargs: Any
+    ) -> tuple[Any, tuple[bool, ...]]:
+        """What the step returns, and which parameters were reached."""
         tensors = {
             f"{prefix}:{name}": tensor
             for prefix, module in reversed(list(self._modules.items()))
@@ -89,8 +97,20 @@ class Program:
                 allow_unused=True,
             )
         with torch.no_grad():
-            self._use(parameters, list(gradients), tensors, numbers)
-        return result
+            self.reached = self._use(parameters, list(gradients), tensors, numbers)
+            self._ever = [a or b for a, b in zip(self._ever, self.reached, strict=True)]
+        return result, self.reached
+
+    def follow(self, slots: tuple[Slot, ...]) -> bool:
+        """Whether all that was captured holds for these slots as well: they differ in parameters
+        that no capture has reached. If so, they are those of the next."""
+        if len(slots) != len(self._slots):
+            return False
+        for mine, other, reached in zip(self._slots, slots, self._ever, strict=True):
+            if mine != other and (reached or mine.path != other.path):
+                return False
+        self._slots = slots
+        return True
 
     def _attention(self) -> AbstractContextManager[None]:
         """On a GPU as products and a softmax: the fused kernels hand the seed of their dropout to
@@ -133,18 +153,19 @@ class Program:
         gradients: list[torch.Tensor | None],
         tensors: dict[str, torch.Tensor],
         numbers: torch.Tensor,
-    ) -> None:
+    ) -> tuple[bool, ...]:
+        """Which parameters have a gradient."""
         options = self._options
         if options.accumulate > 1:
             sums = [tensors[f"sums:{slot.path}"] for slot in self._slots]
             for place, (held, gradient) in enumerate(zip(sums, gradients, strict=True)):
-                if gradient is None:
+                if gradient is None and not (self._updates and self._summed[place]):
                     continue
-                gradients[place] = gradient = held + gradient
-                held.copy_(torch.zeros_like(held) if self._updates else gradient)
-            if not self._updates:
-                return
-        self.reached = [gradient is not None for gradient in gradients]
+                gradients[place] = total = held.clone() if gradient is None else held + gradient
+                held.copy_(torch.zeros_like(held) if self._updates else total)
+        reached = tuple(gradient is not None for gradient in gradients)
+        if not self._updates:
+            return reached
         gradients = self._clipped(gradients)
         for place, gradient in enumerate(gradients):
             if gradient is None:
@@ -155,6 +176,7 @@ class Program:
             self._rule.update(slot.terms, parameters[place], gradient, state, row)
             if options.keep_grads:
                 tensors[f"grads:{slot.path}"].copy_(gradient)
+        return reached
 
     def _clipped(self, gradients: list[torch.Tensor | None]) -> list[torch.Tensor | None]:
         """As torch.nn.utils.clip_grad_norm_ and clip_grad_value_ do."""

@@ -42,6 +42,17 @@ class _StepTarget(Target):
         return replace(self, reached=None if self.reached is None else Reached(self.loss_fn))
 
 
+@dataclass(frozen=True)
+class _Kind:
+    """What an engine is for."""
+
+    slots: tuple[Slot, ...]
+    last: bool
+    """It updates; else it only adds up gradients."""
+    summed: tuple[bool, ...] = ()
+    """Which parameters have gradients of the calls before."""
+
+
 class Step:
     """Forward, loss, backward, clipping and update, replayed from one plan. Made by
     `nimble.compile_step`.
@@ -90,11 +101,12 @@ class Step:
         self._sums, self._grads = nn.Module(), nn.Module()
         self._room_for: tuple[Slot, ...] = ()
         """The parameters for which these have room."""
-        self._engines: dict[tuple[tuple[Slot, ...], bool], Engine] = {}
-        self._programs: dict[tuple[Slot, ...], Program] = {}
-        """Those that update."""
+        self._engines: dict[_Kind, Engine] = {}
+        self._programs: dict[_Kind, Program] = {}
         self._turn = 0
         """Of the calls that one update takes."""
+        self._summed: tuple[bool, ...] = ()
+        """Which parameters the calls before this one reached, of those for the same update."""
         self._lock = threading.Lock()
         self._notice_changes()
 
@@ -105,14 +117,16 @@ class Step:
         with self._lock:
             self._notice_changes()
             last = self._turn == self._options.accumulate - 1
-            engine = self._engine(last)
-            result = engine(self._ledger.numbers(), *args, **kwargs)
-            self._turn = 0 if last else self._turn + 1
-            if last:
-                reached = self._programs[self._ledger.slots].reached
-                self._ledger.advance(reached)
-                self._show_gradients(reached)
-                self._hooks.call()
+            engine = self._engine(self._kind(last))
+            result, reached = engine(self._ledger.numbers(), *args, **kwargs)
+            if not last:
+                self._turn += 1
+                self._summed = _either(self._summed, reached)
+                return result
+            self._turn, self._summed = 0, ()
+            self._show_gradients(reached)
+            self._advance(reached)
+            self._hooks.call()
             return result
 
     def prepare(self, /, *args: Any, **kwargs: Any) -> None:
@@ -129,8 +143,11 @@ class Step:
         report: Callable[[str, str], None] = lambda plan, stage: None,
     ) -> None:
         """Make the plans for a batch like this, and report on it."""
-        for last in (True, False) if self._options.accumulate > 1 else (True,):
-            self._engine(last).compile((self._ledger.numbers(), *args), kwargs, None, report)
+        summed: tuple[bool, ...] = ()
+        for last in (False, True) if self._options.accumulate > 1 else (True,):
+            kind = _Kind(self._ledger.slots, last, summed)
+            self._engine(kind).compile((self._ledger.numbers(), *args), kwargs, None, report)
+            summed = self._programs[kind].reached
 
     def explain(self, *, tasks: bool = False) -> str:
         return "\n\n".join(engine.explain(tasks=tasks) for engine in self._engines.values())
@@ -145,7 +162,7 @@ class Step:
         and nothing decided yet."""
         with self._lock:
             self._notice_changes()
-            target = replace(self._target(True), opened=False)
+            target = replace(self._target(self._kind(True)), opened=False)
             tensors, structure, _ = checked(
                 (self._ledger.numbers(), *args), kwargs, target.parameters(), self.device.place
             )
@@ -159,39 +176,56 @@ class Step:
             self._make_buffers()
             self._room_for = self._ledger.slots
 
-    def _engine(self, last: bool) -> Engine:
-        slots = self._ledger.slots
-        engine = self._engines.get((slots, last))
+    def _kind(self, last: bool) -> _Kind:
+        return _Kind(self._ledger.slots, last, self._summed if last else ())
+
+    def _engine(self, kind: _Kind) -> Engine:
+        engine = self._engines.get(kind)
         if engine is None:
-            target = self._target(last)
-            name = self.name if last else f"{self.name}, adding up"
+            name = self.name if kind.last else f"{self.name}, adding up"
+            target = self._target(kind)
             engine = Engine(target, name, self.settings, self.device, max_plans=self._most)
-            self._engines[slots, last] = engine
+            self._engines[kind] = engine
         return engine
 
-    def _target(self, last: bool) -> _StepTarget:
-        slots = self._ledger.slots
+    def _target(self, kind: _Kind) -> _StepTarget:
         modules = {
             **self._modules,
             "optimizer": self._ledger.held,
             "sums": self._sums,
             "grads": self._grads,
         }
-        program = Program(
+        program = self._programs[kind] = Program(
             modules,
             self._loss_fn,
             self._ledger.rule,
-            slots,
+            kind.slots,
             self._options,
             self.device.place,
-            updates=last,
+            updates=kind.last,
+            summed=kind.summed,
         )
-        if last:
-            self._programs[slots] = program
         opened = self.device.fuses
         return _StepTarget(program, modules, self._reached, self._loss_fn, opened)
 
-    def _show_gradients(self, reached: list[bool]) -> None:
+    def _advance(self, reached: tuple[bool, ...]) -> None:
+        """A step was taken. Parameters that it did not reach have taken fewer from now on; where
+        the plans depend on the others only, they stay."""
+        before = self._ledger.slots
+        self._ledger.advance(reached)
+        after = self._ledger.slots
+        if after is before:
+            return
+        self._make_buffers()
+        self._room_for = after
+        for kind in [kind for kind in self._engines if kind.slots == before]:
+            program = self._programs[kind]
+            if program.follow(after):
+                known = replace(kind, slots=after)
+                self._engines[known] = self._engines.pop(kind)
+                self._programs[known] = self._programs.pop(kind)
+
+    def _show_gradients(self, reached: tuple[bool, ...]) -> None:
         held = self._grads._buffers
         for place, (slot, parameter) in enumerate(self._updated()):
             parameter.grad = held.get(slot.path) if reached[place] else None
@@ -212,3 +246,7 @@ class Step:
 
     def _updated(self) -> Iterable[tuple[Slot, torch.Tensor]]:
         return zip(self._ledger.slots, self._ledger.parameters, strict=True)
+
+
+def _either(some: tuple[bool, ...], others: tuple[bool, ...]) -> tuple[bool, ...]:
+    return tuple(a or b for a, b in zip(some, others, strict=True)) if some else others
