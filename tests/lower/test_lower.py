@@ -73,6 +73,40 @@ def test_a_chain_seen_in_another_shape_is_not_joined():
     assert ops(lowered) == ["nimble.pointwise"] * 2
 
 
+@pytest.mark.parametrize("head", [nn.Linear(8, 8), nn.Identity()])
+def test_a_chain_of_many_numbers_is_more_than_one(head):
+    def run(x):
+        x = head(x)
+        for i in range(22):
+            x = x * (1 - i / 100) + i / 7
+        return x
+
+    agree(run, torch.randn(4, 8))
+
+
+def test_the_end_of_a_kernel_reads_only_so_many_operands():
+    layer = nn.Linear(8, 8)
+
+    def run(x, *others):
+        x = layer(x)
+        for other in others:
+            x = x * other
+        return x
+
+    agree(run, torch.randn(4, 8), *(torch.rand(8) + 0.5 for _ in range(40)))
+
+
+def test_a_chain_hands_out_only_so_many_values():
+    def run(x):
+        made = []
+        for _ in range(20):
+            made += [x * 1.1, torch.tanh(x * 1.1)]
+            x = made[-1]
+        return made
+
+    agree(run, torch.randn(4, 8))
+
+
 @pytest.mark.parametrize("padding", [0, 1])
 @pytest.mark.parametrize("counted", [False, True])
 def test_pooling(padding, counted):
