@@ -373,6 +373,32 @@ def test_what_cannot_be_a_step_is_told():
         nimble.compile_step(model, nn.MSELoss(), list(model.parameters()), (x, y))
 
 
+@pytest.mark.parametrize("options", [{"keep_grads": True}, {"accumulate": 2}])
+def test_a_parameter_without_elements(options):
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = nn.Linear(8, 6)
+            self.more = nn.Parameter(torch.empty(0, 8))
+
+        def forward(self, x):
+            return self.words(x) @ torch.cat([self.words.weight, self.more])
+
+    torch.manual_seed(0)
+    mine = Tied()
+    other = copy.deepcopy(mine)
+    optimizer, theirs = (OPTIMIZERS["momentum"](m.parameters()) for m in (mine, other))
+    x, y = torch.randn(4, 8), torch.randn(4, 8)
+    step = nimble.compile_step(mine, nn.MSELoss(), optimizer, (x, y), **options)
+    for _ in range(3):
+        for _ in range(options.get("accumulate", 1)):
+            step(x, y)
+        eager_step(other, theirs, x, y, nn.MSELoss())
+    assert_same(mine, other, 1e-5)
+    if options.get("keep_grads"):
+        assert mine.more.grad.shape == (0, 8)
+
+
 def test_sums_outlast_a_change_halfway():
     """Of what is updated, or with which terms: the gradients of the calls before count too."""
     mine, theirs = pair()
