@@ -155,6 +155,14 @@ def test_a_batch_norm_that_counts_its_calls():
         nimble.compile(nn.BatchNorm1d(3, momentum=None), (torch.randn(4, 3),))
 
 
+def test_sizes_that_are_in_a_tensor():
+    def model(x, seen):
+        size = (seen[:, 0].sum(), seen[0].sum())
+        return nn.functional.interpolate(x, size=size, mode="bilinear")
+
+    refused("depends on the data", model, torch.randn(1, 2, 4, 4), torch.ones(4, 4).long())
+
+
 def test_distributions_that_check_their_data():
     def model(x, check=None):
         return torch.distributions.Normal(x, x.exp(), validate_args=check).log_prob(x)

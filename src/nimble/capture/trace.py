@@ -188,7 +188,8 @@ def _explain(error: Exception) -> CaptureError:
             "tensor i of no dimensions: x.index_copy_(1, i.view(1), y) writes and "
             f"x.index_select(1, i.view(1)) reads without taking it out. {OTHER_DOOR}"
         )
-    if isinstance(error, _DATA_DEPENDENT) or "value out of a tracing tensor" in str(error):
+    told = ("value out of a tracing tensor", "expected to contain only concrete integers")
+    if isinstance(error, _DATA_DEPENDENT) or any(text in str(error) for text in told):
         if any("torch/distributions/" in file for file in files):
             return CaptureError(
                 f"a distribution checks the data that it is given{at}, and a replay does not look "
