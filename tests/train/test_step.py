@@ -120,6 +120,22 @@ def test_dropout_draws_what_eager_draws(workers):
     assert same[0] != same[1]
 
 
+def test_dropout_of_channels_last_draws_what_eager_draws():
+    torch.manual_seed(0)
+    mine = nn.Sequential(nn.Conv2d(6, 8, 1), nn.Dropout(0.4), nn.Flatten(), nn.Linear(128, 2))
+    mine.to(memory_format=torch.channels_last)
+    theirs = copy.deepcopy(mine)
+    optimizer, reference = (OPTIMIZERS["sgd"](m.parameters()) for m in (mine, theirs))
+    x, y = torch.randn(3, 6, 4, 4), torch.randn(3, 2)
+    x = x.contiguous(memory_format=torch.channels_last)
+    step = nimble.compile_step(mine, nn.MSELoss(), optimizer, (x, y))
+    torch.manual_seed(2)
+    losses = [step(x, y) for _ in range(3)]
+    torch.manual_seed(2)
+    expected = [eager_step(theirs, reference, x, y, nn.MSELoss()) for _ in range(3)]
+    torch.testing.assert_close(losses, expected)
+
+
 @pytest.mark.parametrize("kind", ["momentum", "adamw"])
 def test_autocast(kind):
     """Eager rounds to bfloat16 where we do not, and the other way round: both are as far from the
