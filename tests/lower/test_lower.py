@@ -56,6 +56,15 @@ def test_a_dense_block_is_one_buffer():
     assert ops(lowered).count("nimble.copy") <= 1
 
 
+def test_a_concatenation_is_a_view_only_for_kernels_that_can_read_it():
+    layer = nn.Conv2d(6, 8, 1)
+
+    def run(x):
+        return layer(torch.cat([x[:, :3], x[:, 3:]], 1))
+
+    agree(run, torch.randn(2, 6, 4, 4))
+
+
 def test_a_residual_and_its_activation_are_the_end_of_a_convolution():
     layer = nn.Conv2d(8, 8, 3, padding=1)
 
