@@ -155,6 +155,37 @@ def test_a_batch_norm_that_counts_its_calls():
         nimble.compile(nn.BatchNorm1d(3, momentum=None), (torch.randn(4, 3),))
 
 
+def test_sizes_that_are_in_a_tensor():
+    def model(x, seen):
+        size = (seen[:, 0].sum(), seen[0].sum())
+        return nn.functional.interpolate(x, size=size, mode="bilinear")
+
+    refused("depends on the data", model, torch.randn(1, 2, 4, 4), torch.ones(4, 4).long())
+
+
+def test_distributions_that_check_their_data():
+    def model(x, check=None):
+        return torch.distributions.Normal(x, x.exp(), validate_args=check).log_prob(x)
+
+    given = (torch.randn(4),)
+    with pytest.raises(CaptureError, match=r"validate_args=False.*backend=\"nimble\""):
+        nimble.compile(model, given)
+    torch.testing.assert_close(nimble.compile(model, (*given, False))(*given, False), model(*given))
+
+
+def test_models_that_make_less_while_they_are_compiled():
+    def model(x, mask=None):
+        if mask is None and not torch.compiler.is_compiling():
+            mask = torch.ones(x.shape[0])
+        return x * mask[:, None]
+
+    given = (torch.randn(4, 3),)
+    with pytest.raises(CaptureError, match=r"raised TypeError.*is_compiling.*pass such arguments"):
+        nimble.compile(model, given)
+    advised = (*given, torch.ones(4))
+    assert torch.equal(nimble.compile(model, advised)(*advised), model(*given))
+
+
 def test_operators_that_check_their_data():
     for op in (torch.linalg.inv, torch.linalg.cholesky, lambda x: torch.linalg.solve(x, x)):
         with pytest.raises(CaptureError, match=r"may raise for its data.*backend=\"nimble\""):

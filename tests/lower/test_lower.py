@@ -56,6 +56,15 @@ def test_a_dense_block_is_one_buffer():
     assert ops(lowered).count("nimble.copy") <= 1
 
 
+def test_a_concatenation_is_a_view_only_for_kernels_that_can_read_it():
+    layer = nn.Conv2d(6, 8, 1)
+
+    def run(x):
+        return layer(torch.cat([x[:, :3], x[:, 3:]], 1))
+
+    agree(run, torch.randn(2, 6, 4, 4))
+
+
 def test_a_residual_and_its_activation_are_the_end_of_a_convolution():
     layer = nn.Conv2d(8, 8, 3, padding=1)
 
@@ -71,6 +80,40 @@ def test_a_residual_and_its_activation_are_the_end_of_a_convolution():
 def test_a_chain_seen_in_another_shape_is_not_joined():
     lowered, _ = agree(lambda x: x.clamp(1).unsqueeze(1).reciprocal() * 2, torch.rand(16) * 4)
     assert ops(lowered) == ["nimble.pointwise"] * 2
+
+
+@pytest.mark.parametrize("head", [nn.Linear(8, 8), nn.Identity()])
+def test_a_chain_of_many_numbers_is_more_than_one(head):
+    def run(x):
+        x = head(x)
+        for i in range(22):
+            x = x * (1 - i / 100) + i / 7
+        return x
+
+    agree(run, torch.randn(4, 8))
+
+
+def test_the_end_of_a_kernel_reads_only_so_many_operands():
+    layer = nn.Linear(8, 8)
+
+    def run(x, *others):
+        x = layer(x)
+        for other in others:
+            x = x * other
+        return x
+
+    agree(run, torch.randn(4, 8), *(torch.rand(8) + 0.5 for _ in range(40)))
+
+
+def test_a_chain_hands_out_only_so_many_values():
+    def run(x):
+        made = []
+        for _ in range(20):
+            made += [x * 1.1, torch.tanh(x * 1.1)]
+            x = made[-1]
+        return made
+
+    agree(run, torch.randn(4, 8))
 
 
 @pytest.mark.parametrize("padding", [0, 1])

@@ -120,6 +120,22 @@ def test_dropout_draws_what_eager_draws(workers):
     assert same[0] != same[1]
 
 
+def test_dropout_of_channels_last_draws_what_eager_draws():
+    torch.manual_seed(0)
+    mine = nn.Sequential(nn.Conv2d(6, 8, 1), nn.Dropout(0.4), nn.Flatten(), nn.Linear(128, 2))
+    mine.to(memory_format=torch.channels_last)
+    theirs = copy.deepcopy(mine)
+    optimizer, reference = (OPTIMIZERS["sgd"](m.parameters()) for m in (mine, theirs))
+    x, y = torch.randn(3, 6, 4, 4), torch.randn(3, 2)
+    x = x.contiguous(memory_format=torch.channels_last)
+    step = nimble.compile_step(mine, nn.MSELoss(), optimizer, (x, y))
+    torch.manual_seed(2)
+    losses = [step(x, y) for _ in range(3)]
+    torch.manual_seed(2)
+    expected = [eager_step(theirs, reference, x, y, nn.MSELoss()) for _ in range(3)]
+    torch.testing.assert_close(losses, expected)
+
+
 @pytest.mark.parametrize("kind", ["momentum", "adamw"])
 def test_autocast(kind):
     """Eager rounds to bfloat16 where we do not, and the other way round: both are as far from the
@@ -371,6 +387,32 @@ def test_what_cannot_be_a_step_is_told():
         nimble.compile_step(model, nn.MSELoss(), optimizer, (x, y), rng="fast")
     with pytest.raises(InputError, match="optimizer is a list"):
         nimble.compile_step(model, nn.MSELoss(), list(model.parameters()), (x, y))
+
+
+@pytest.mark.parametrize("options", [{"keep_grads": True}, {"accumulate": 2}])
+def test_a_parameter_without_elements(options):
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = nn.Linear(8, 6)
+            self.more = nn.Parameter(torch.empty(0, 8))
+
+        def forward(self, x):
+            return self.words(x) @ torch.cat([self.words.weight, self.more])
+
+    torch.manual_seed(0)
+    mine = Tied()
+    other = copy.deepcopy(mine)
+    optimizer, theirs = (OPTIMIZERS["momentum"](m.parameters()) for m in (mine, other))
+    x, y = torch.randn(4, 8), torch.randn(4, 8)
+    step = nimble.compile_step(mine, nn.MSELoss(), optimizer, (x, y), **options)
+    for _ in range(3):
+        for _ in range(options.get("accumulate", 1)):
+            step(x, y)
+        eager_step(other, theirs, x, y, nn.MSELoss())
+    assert_same(mine, other, 1e-5)
+    if options.get("keep_grads"):
+        assert mine.more.grad.shape == (0, 8)
 
 
 def test_sums_outlast_a_change_halfway():

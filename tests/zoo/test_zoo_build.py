@@ -115,3 +115,10 @@ def test_other_integers_are_in_range_and_not_the_same():
             assert not torch.equal(other, given)
             assert other.max() <= given.max()
             assert other.min() >= (given.min() if len(given) > 1 else 0)
+
+
+def test_layers_without_weights_are_enlivened() -> None:
+    model = torch.nn.Linear(4, 1, bias=False)
+    model.weight = torch.nn.Parameter(torch.empty(0, 4))
+    zoo.enliven(model)
+    assert model(torch.ones(2, 4)).shape == (2, 0)

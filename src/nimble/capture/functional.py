@@ -46,7 +46,7 @@ def functional(function: Function, names: Sequence[str], updates: Updates) -> Fu
     def run(held: Tensors, given: Tensors) -> list[torch.Tensor]:
         everything = [*held, *given]
         above = torch._C.DispatchKeySet(torch._C.DispatchKey.Functionalize)
-        with torch._C._ExcludeDispatchKeyGuard(above), FunctionalTensorMode():
+        with torch._C._ExcludeDispatchKeyGuard(above), _FunctionalMode():
             wrapped = [FunctionalTensor.to_functional(tensor) for tensor in everything]
             results = function(wrapped[: len(held)], wrapped[len(held) :])
             for result in results:
@@ -76,6 +76,22 @@ def functional(function: Function, names: Sequence[str], updates: Updates) -> Fu
         return results
 
     return run
+
+
+class _FunctionalMode(FunctionalTensorMode):
+    """With draws in the order of the memory, as `x.bernoulli_(p)` of a dropout makes them. The
+    operator that stands for it gives a contiguous result, drawn in the order of that."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is torch.ops.aten.bernoulli_.float and not args[0].is_contiguous():
+            drawn, *rest = args
+            order = sorted(range(drawn.dim()), key=lambda d: (-drawn.stride(d), d))
+            with self:
+                drawn.permute(order).bernoulli_(*rest, **(kwargs or {}))
+            return drawn
+        return super().__torch_dispatch__(func, types, args, kwargs)  # type: ignore[no-untyped-call]
 
 
 def _shared(results: Tensors, arguments: dict[str, FunctionalTensor]) -> dict[int, Shown]:

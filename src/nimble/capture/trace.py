@@ -176,9 +176,9 @@ def _explain(error: Exception) -> CaptureError:
     where = line_of_error(error.__traceback__)
     at = f" at {where}" if where else ""
     first = first_line(error)
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
     if "extract specialized integer" in first:
-        last = traceback.extract_tb(error.__traceback__)
-        if any(f.filename.endswith("nn/modules/batchnorm.py") for f in last):
+        if any(file.endswith("nn/modules/batchnorm.py") for file in files):
             return CaptureError(
                 f"a BatchNorm in train mode has momentum=None{at}: it divides by a number of calls "
                 f"that it reads from a tensor; set momentum to a number. {OTHER_DOOR}"
@@ -188,7 +188,14 @@ def _explain(error: Exception) -> CaptureError:
             "tensor i of no dimensions: x.index_copy_(1, i.view(1), y) writes and "
             f"x.index_select(1, i.view(1)) reads without taking it out. {OTHER_DOOR}"
         )
-    if isinstance(error, _DATA_DEPENDENT) or "value out of a tracing tensor" in str(error):
+    told = ("value out of a tracing tensor", "expected to contain only concrete integers")
+    if isinstance(error, _DATA_DEPENDENT) or any(text in str(error) for text in told):
+        if any("torch/distributions/" in file for file in files):
+            return CaptureError(
+                f"a distribution checks the data that it is given{at}, and a replay does not look "
+                "at data; make it with validate_args=False, or call "
+                f"torch.distributions.Distribution.set_default_validate_args(False). {OTHER_DOOR}"
+            )
         return CaptureError(
             f"the model depends on the data in a tensor{at}: its path or shapes would differ from "
             f"call to call ({first}). {OTHER_DOOR}"
@@ -212,7 +219,11 @@ def _explain(error: Exception) -> CaptureError:
         )
     if isinstance(error, UnsupportedFakeTensorException):
         return CaptureError(f"the model cannot be traced{at}: {first}. {OTHER_DOOR}")
-    return CaptureError(f"the model raised {type(error).__name__}{at}: {first}")
+    return CaptureError(
+        f"the model raised {type(error).__name__}{at}: {first}. If it runs in eager, it may ask "
+        "torch.compiler.is_compiling() and then not make what it was not given, a mask say: pass "
+        "such arguments too"
+    )
 
 
 @contextlib.contextmanager

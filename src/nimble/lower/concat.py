@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from nimble.graph import Edit, Graph, Ref, Role, Task, Value, is_dense
@@ -11,16 +11,16 @@ from nimble.lower.views import moved
 from nimble.rewrite.operators import arguments, pure_tasks
 
 JOINING = ("aten.cat.default", "aten.stack.default")
-CanWrite = Callable[[Task, Value], bool]
-"""Whether the kernel of a task can write its result with the strides of this value."""
+CanRun = Callable[[Task, Iterable[Value]], bool]
+"""Whether the kernel of a task can do with these values, in place of those of the same ids."""
 
 
-def free_concatenations(graph: Graph, can_write: CanWrite) -> Graph:
+def free_concatenations(graph: Graph, can_run: CanRun) -> Graph:
     """Replace `cat` by views: operands become slices of the result, copied only where they must.
 
     The last one goes first: a dense block's earlier concatenations are then views of its last.
     """
-    pass_ = _Concatenations(graph, can_write)
+    pass_ = _Concatenations(graph, can_run)
     for t in reversed(range(len(graph.tasks))):
         if t in pass_.pure and graph.tasks[t].op in JOINING:
             pass_.free(t)
@@ -28,17 +28,21 @@ def free_concatenations(graph: Graph, can_write: CanWrite) -> Graph:
 
 
 class _Concatenations:
-    def __init__(self, graph: Graph, can_write: CanWrite) -> None:
+    def __init__(self, graph: Graph, can_run: CanRun) -> None:
         self.pure = pure_tasks(graph)
         self._graph = graph
         self._edit = Edit(graph)
-        self._can_write = can_write
+        self._can_run = can_run
         self._copies: dict[int, list[Task]] = {}
         self._shown = {graph.homes[v] for v in graph.outputs}
         self._views: dict[int, list[int]] = {}
         for value in graph.values:
             if value.base is not None:
                 self._views.setdefault(value.base, []).append(value.id)
+        self._readers: dict[int, list[Task]] = {}
+        for task in graph.tasks:
+            for v in task.reads:
+                self._readers.setdefault(v, []).append(task)
 
     def free(self, t: int) -> None:
         task = self._graph.tasks[t]
@@ -81,7 +85,7 @@ class _Concatenations:
         if part.role is not Role.INTERMEDIATE or v in self._shown or not is_dense(part):
             return False
         slice_ = replace(part, strides=strides)
-        if not self._can_write(graph.tasks[writer], slice_):
+        if not self._can_run(graph.tasks[writer], [slice_]):
             return False
         above = [moved(edit.values[a], part, strides) for a in self._views.get(v, ())]
         found = [view for view in above if view is not None]
@@ -117,9 +121,12 @@ class _Concatenations:
         found = [view for view in above if view is not None]
         if len(found) < len(above):
             return False
-        edit.values[whole.id] = replace(whole, strides=first.strides)
-        for view in found:
-            edit.values[view.id] = view
+        changed = [replace(whole, strides=first.strides), *found]
+        readers = (task for value in changed for task in self._readers.get(value.id, ()))
+        if not all(self._can_run(task, changed) for task in readers):
+            return False
+        for value in changed:
+            edit.values[value.id] = value
         edit.alias(whole.id, first.base)
         self._shift(whole.id, found, first.offset)
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from nimble.graph import (
@@ -17,11 +18,9 @@ from nimble.graph import (
 )
 from nimble.graph.edit import call
 from nimble.lower.kernels import Supported
-from nimble.lower.program import Instruction, Operand, Program, instructions
+from nimble.lower.program import MOST_INPUTS, Instruction, Operand, Program, fits, instructions
 from nimble.rewrite.operators import pure_tasks
 
-MOST_INSTRUCTIONS = 48
-MOST_OPERANDS = 12
 HEADS = frozenset(
     f"nimble.{name}"
     for name in (
@@ -116,9 +115,11 @@ class _Fusion:
         if graph[graph.tasks[t].writes[0]].dtype is not DType.FLOAT32:
             return False
         chained = _chained(self._code[t], v)
-        if chained is None or len(group.tail) == MOST_INSTRUCTIONS:
+        if chained is None:
             return False
         longer = _Group(group.head, [*group.members, t], (*group.tail, *chained))
+        if not fits(longer.tail, 1 + len(_extra(longer)), 1):
+            return False
         if not self._supported(graph, self._headed(longer)):
             return False
         group.tail, group.members = longer.tail, longer.members
@@ -126,10 +127,10 @@ class _Fusion:
 
     def _may_join(self, other: _Group, mine: _Group, t: int) -> bool:
         tasks = {*other.members, *mine.members}
-        if sum(len(self._code[m]) for m in tasks) > MOST_INSTRUCTIONS:
-            return False
         read = {v for m in tasks for v in self._graph.tasks[m].reads}
-        if len(read - {self._graph.tasks[m].writes[0] for m in tasks}) > MOST_OPERANDS:
+        inputs = len(read - {self._graph.tasks[m].writes[0] for m in tasks})
+        code = [step for m in tasks for step in self._code[m]]
+        if inputs > MOST_INPUTS or not fits(code, inputs, len(self._handed(tasks))):
             return False
         # Who else reads what `other` computes must not lead back here.
         return not any(
@@ -181,11 +182,9 @@ class _Fusion:
         return self._alone(group) if group.head is None else self._headed(group)
 
     def _alone(self, group: _Group) -> Task:
-        graph, members = self._graph, set(group.members)
-        written = [graph.tasks[m].writes[0] for m in group.members]
-        handed = [v for v in written if v in self._shown or not self._uses.get(v, set()) <= members]
+        graph, handed = self._graph, self._handed(group.members)
         register: dict[int, int] = {}
-        inside = set(written)
+        inside = {graph.tasks[m].writes[0] for m in group.members}
         read = dict.fromkeys(v for m in group.members for v in graph.tasks[m].reads)
         inputs = [v for v in read if graph.content(v).id not in inside]
         for v in inputs:
@@ -207,6 +206,12 @@ class _Fusion:
             last.origin,
         )
 
+    def _handed(self, members: Collection[int]) -> list[int]:
+        """What others need of what these compute."""
+        inside = set(members)
+        written = (self._graph.tasks[m].writes[0] for m in members)
+        return [v for v in written if v in self._shown or not self._uses.get(v, set()) <= inside]
+
     def _numbered(self, operand: Operand, register: dict[int, int], first: int) -> int | float:
         if isinstance(operand, Ref):
             v = operand.id
@@ -218,7 +223,7 @@ class _Fusion:
         assert group.head is not None
         head = self._graph.tasks[group.head]
         last = self._graph.tasks[group.members[-1]]
-        extra = list(dict.fromkeys(o.id for _, os in group.tail for o in os if isinstance(o, Ref)))
+        extra = _extra(group)
         tail = tuple(
             (name, tuple(1 + extra.index(o.id) if isinstance(o, Ref) else o for o in operands))
             for name, operands in group.tail
@@ -226,6 +231,11 @@ class _Fusion:
         kwargs = (*head.kwargs, ("operands", tuple(Ref(v) for v in extra)), ("tail", tail))
         results = (*last.results, *head.results[1:])
         return call(head.name, head.op, head.args, results, kwargs, head.origin)
+
+
+def _extra(group: _Group) -> list[int]:
+    """What the chain after a head reads beside the running value."""
+    return list(dict.fromkeys(o.id for _, os in group.tail for o in os if isinstance(o, Ref)))
 
 
 def _chained(code: tuple[Instruction, ...], v: int) -> tuple[Instruction, ...] | None:

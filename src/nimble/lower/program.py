@@ -18,6 +18,11 @@ Operand = Ref | float | int
 Instruction = tuple[str, tuple[Operand, ...]]
 Given = dict[str, Arg]
 MOST_DIMS = 6
+MOST_INPUTS = 12
+_MOST_INSTRUCTIONS = 48
+_MOST_OPERANDS = 32
+"""Inputs and results. That many, and so many numbers, `native/kernels/program.h` has room for."""
+_MOST_NUMBERS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,15 @@ class Program:
         )
         results = tuple(register[self.outputs[place]] for place in outputs)
         return Program(len(taken), code, results), sorted(taken)
+
+
+def fits(code: Sequence[Instruction], inputs: int, results: int) -> bool:
+    """Whether a kernel has room for all of this."""
+    if len(code) > _MOST_INSTRUCTIONS or inputs + results > _MOST_OPERANDS:
+        return False
+    numbers = {str(o) for _, operands in code for o in operands if isinstance(o, float)}
+    defaults = 2 * any(name == "softplus" for name, _ in code)
+    return len(numbers) + defaults <= _MOST_NUMBERS
 
 
 def instructions(graph: Graph, task: Task) -> tuple[Instruction, ...] | None:

@@ -10,9 +10,8 @@ from collections.abc import Iterable
 
 from nimble.graph import Edit, Graph, Ref, Role, Task
 from nimble.graph.edit import call
-from nimble.lower.fuse import MOST_INSTRUCTIONS, MOST_OPERANDS
 from nimble.lower.kernels import Supported
-from nimble.lower.program import Program
+from nimble.lower.program import MOST_INPUTS, Program, fits
 from nimble.rewrite.operators import pure_tasks
 
 _POINTWISE = "nimble.pointwise"
@@ -139,7 +138,7 @@ def _joined(task: Task, taken: list[int], made: Program, sources: list[int]) -> 
     where = add(made, sources)
     register |= {v: where[place] for v, place in zip(taken, made.outputs, strict=True)}
     where = add(program, _inputs(task))
-    if len(code) > MOST_INSTRUCTIONS or len(inputs) > MOST_OPERANDS:
+    if len(inputs) > MOST_INPUTS or not fits(code, len(inputs), len(task.writes)):
         return None
     whole = Program(len(inputs), tuple(code), tuple(where[place] for place in program.outputs))
     return _chain(task, whole, inputs, task.writes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from nimble.graph import Graph, Task, Value
@@ -26,11 +26,11 @@ def lower(graph: Graph, supported: Supported) -> tuple[Graph, tuple[Step, ...]]:
     """The graph in tasks that the device's own kernels compute, where it has such kernels; the
     other tasks stay as they are."""
 
-    def can_write(task: Task, result: Value) -> bool:
+    def can_run(task: Task, changed: Iterable[Value]) -> bool:
         if not task.op.startswith("nimble."):
             return True
-        values = {v: graph[v] for v in (*task.reads, *task.writes)} | {task.writes[0]: result}
-        return supported(values, task)
+        values = {v: graph[v] for v in (*task.reads, *task.writes)}
+        return supported(values | {value.id: value for value in changed}, task)
 
     passes: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (
         ("open batch norms", open_batch_norms),
@@ -41,7 +41,7 @@ def lower(graph: Graph, supported: Supported) -> tuple[Graph, tuple[Step, ...]]:
         ("choose kernels", lambda g: open_heads(g, supported)),
         ("fuse", lambda g: fuse(g, supported)),
         ("make again", lambda g: remake(g, supported)),
-        ("free concatenations", lambda g: free_concatenations(g, can_write)),
+        ("free concatenations", lambda g: free_concatenations(g, can_run)),
         ("write states in place", write_states),
         ("update early", update_early),
     )

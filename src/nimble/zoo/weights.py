@@ -39,7 +39,7 @@ def enliven(model: nn.Module, *, seed: int = 0) -> None:
             if parameter.is_floating_point() and parameter.numel() > 0:
                 _vary(name, parameter, generator)
         for module in model.modules():
-            if isinstance(module, nn.Linear | _ConvNd):
+            if isinstance(module, nn.Linear | _ConvNd) and module.weight.numel() > 0:
                 _scale_up(module.weight)
 
 
