@@ -194,3 +194,42 @@ def test_what_cannot_be_captured_is_told():
         nimble.compile_step(model, nn.CrossEntropyLoss(), optim.Adafactor(model.parameters()), data)
     with pytest.raises(InputError, match="LBFGS does not update"):
         nimble.compile_step(model, nn.CrossEntropyLoss(), optim.LBFGS(model.parameters()), data)
+
+
+class AllAtOnce(optim.SGD):
+    def step(self, closure=None):
+        gradients = [p.grad for group in self.param_groups for p in group["params"]]
+        norm = torch.stack([gradient.norm() for gradient in gradients]).norm()
+        for gradient in gradients:
+            gradient.div_(norm)
+        return super().step(closure)
+
+
+class Counting(optim.Adamax):
+    def __init__(self, parameters, lr):
+        super().__init__(parameters, lr)
+        self.taken = 0
+
+    def step(self, closure=None):
+        self.taken += 1
+        return super().step(closure)
+
+
+@pytest.mark.parametrize("kind", [AllAtOnce, Counting])
+def test_code_that_does_more_than_update_each_parameter_is_told(kind):
+    model, _ = pair()
+    with pytest.raises(CaptureError, match="looks at several at once, or counts"):
+        nimble.compile_step(
+            model, nn.CrossEntropyLoss(), kind(model.parameters(), 0.1), batches(1)[0]
+        )
+
+
+def test_a_step_that_was_replaced_is_told_and_a_schedulers_is_not():
+    model, _ = pair()
+    optimizer = optim.SGD(model.parameters(), 0.1)
+    optim.lr_scheduler.StepLR(optimizer, 1)
+    nimble.compile_step(model, nn.CrossEntropyLoss(), optimizer, batches(1)[0])
+    old = optimizer.step
+    optimizer.step = lambda closure=None: old(closure)
+    with pytest.raises(InputError, match="the step of this SGD was replaced"):
+        nimble.compile_step(model, nn.CrossEntropyLoss(), optimizer, batches(1)[0])

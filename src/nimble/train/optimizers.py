@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import torch
 
 from nimble.errors import InputError
@@ -15,6 +17,14 @@ _RULES: dict[type, Rule] = {
 
 
 def rule_of(optimizer: torch.optim.Optimizer) -> Rule:
+    # Schedulers wrap it, and say so.
+    step = inspect.unwrap(optimizer.step)
+    if getattr(step, "__func__", step) is not inspect.unwrap(type(optimizer).step):
+        raise InputError(
+            f"the step of this {type(optimizer).__name__} was replaced by a function of its own, "
+            "and a replay would not call it; put the original back, or keep your own loop around "
+            'torch.compile(model, backend="nimble")'
+        )
     rule = _RULES.get(type(optimizer))
     if rule is None and hasattr(optimizer, "_init_group"):
         # Imports SymPy: a second that other callers are spared.

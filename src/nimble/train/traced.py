@@ -28,6 +28,8 @@ from nimble.train.rules import Group, Terms
 _HOW = {"foreach": False, "fused": False, "capturable": True, "differentiable": False}
 """How the update is to be written: one parameter after the other, no number read from a tensor."""
 
+_REHEARSALS = 3
+
 
 class Traced:
     """An optimizer that makes its state apart from its step, as all of torch.optim do that need no
@@ -43,6 +45,8 @@ class Traced:
         self.counts = "step" in self._begun(first, first["params"][0])
         self._inputs: frozenset[str] = frozenset()
         """Which of the keys hold numbers that are inputs."""
+        if not _step_of(optimizer).__module__.startswith("torch.optim."):
+            self._rehearse()
         self._inputs = frozenset(key for key in self._keys if self._takes_tensors(first, key))
 
     def terms(self, group: Group) -> Terms:
@@ -150,19 +154,78 @@ class Traced:
         begin: Callable[[torch.optim.Optimizer], Callable[..., None]] | None = None,
     ) -> None:
         """The optimizer's own step, for one parameter."""
-        twin = copy.copy(self._optimizer)
-        how = {key: value for key, value in _HOW.items() if key in twin.defaults}
         alias = parameter.detach()
         alias.grad = gradient.detach()
-        twin.param_groups = [{**group, **how, "params": [alias]}]
+        twin = self._twin([{**group, "params": [alias]}])
         twin.state = defaultdict(dict, {alias: state})
         if begin is not None:
             vars(twin)["_init_group"] = begin(twin)
+        _take_a_step(twin)
+
+    def _twin(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+        """The same optimizer for other parameters."""
+        twin = object.__new__(type(self._optimizer))
+        for name, value in vars(self._optimizer).items():
+            mine = copy.copy(value) if isinstance(value, list | dict | set) else value
+            vars(twin)[name] = mine
+        how = {key: value for key, value in _HOW.items() if key in twin.defaults}
+        twin.param_groups = [{**group, **how} for group in groups]
+        twin.state = defaultdict(dict)
         # As it is written: without the hooks and the profiler's marks, which are for every step
         # that is taken.
         vars(twin).update(_optimizer_step_pre_hooks={}, _optimizer_step_post_hooks={})
-        with patch.object(torch.autograd.profiler, "record_function", lambda _: nullcontext()):
-            inspect.unwrap(type(twin).step)(twin)
+        return twin
+
+    def _rehearse(self) -> None:
+        """Refuse code of the user's own that does something else for one parameter at a time than
+        for all of them, or in its second step than in its first."""
+        draws = torch.Generator().manual_seed(0)
+
+        def drawn(like: torch.Tensor) -> torch.Tensor:
+            size = [min(n, 2) for n in like.shape]
+            return torch.rand(size, dtype=torch.float64, generator=draws).to(like.dtype)
+
+        groups: list[dict[str, Any]] = [
+            {**group, "params": [drawn(p) for p in group["params"]]}
+            for group in self._optimizer.param_groups
+        ]
+        together = self._twin(groups)
+        before = _plain_attributes(together)
+        apart: list[tuple[Group, torch.Tensor, torch.Tensor, dict[str, Any]]] = [
+            (group, p, p.clone(), {}) for group in groups for p in group["params"]
+        ]
+        same = True
+        for _ in range(_REHEARSALS):
+            with patch.object(torch.compiler, "_is_compiling_flag", True):
+                for group, parameter, alone, state in apart:
+                    parameter.grad = drawn(parameter)
+                    self._step(group, alone, parameter.grad.clone(), state)
+                _take_a_step(together)
+            same &= all(torch.allclose(p, alone, equal_nan=True) for _, p, alone, _ in apart)
+        if not same or _plain_attributes(together) != before:
+            raise CaptureError(
+                f"the step of {type(self._optimizer).__name__} is your own, and here it is run for "
+                "each parameter by itself and always in the same way; it looks at several at once, "
+                "or counts in its attributes. Use clip_norm= for a norm of all gradients, do the "
+                "rest between steps, or keep your own loop around "
+                'torch.compile(model, backend="nimble")'
+            )
+
+
+def _step_of(optimizer: torch.optim.Optimizer) -> Callable[..., Any]:
+    """As it is written."""
+    step: Callable[..., Any] = inspect.unwrap(type(optimizer).step)
+    return step
+
+
+def _take_a_step(optimizer: torch.optim.Optimizer) -> None:
+    with patch.object(torch.autograd.profiler, "record_function", lambda _: nullcontext()):
+        _step_of(optimizer)(optimizer)
+
+
+def _plain_attributes(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    plain = (int, float, str, bool, tuple, type(None))
+    return {name: value for name, value in vars(optimizer).items() if isinstance(value, plain)}
 
 
 class _BegunError(Exception):
