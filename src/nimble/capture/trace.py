@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.fx.traceback as fx_traceback
@@ -109,7 +110,7 @@ def trace(
     def run() -> torch.fx.GraphModule:
         # The flag tells libraries not to look into tensors, as torch.compile does.
         tracing = torch.compiler._compile_session_context()
-        with torch.no_grad(), tracing, seeding_refused(), origins.hooked():
+        with torch.no_grad(), tracing, seeding_refused(), origins.hooked(), _unprofiled():
             return tracer(list(named.values()), tensors)
 
     try:
@@ -158,6 +159,17 @@ def _same(
 ) -> bool:
     """Whether the same tensors are in the same places."""
     return before[1] == after[1] and all(map(operator.is_, before[0], after[0]))
+
+
+@contextlib.contextmanager
+def _unprofiled() -> Iterator[None]:
+    """Marks for a profiler are of a call, and no part of what is computed."""
+    marks = torch.autograd.profiler.record_function
+    with (
+        patch.object(marks, "__enter__", lambda self: self),
+        patch.object(marks, "__exit__", lambda self, *error: None),
+    ):
+        yield
 
 
 @contextlib.contextmanager

@@ -27,16 +27,16 @@ class Hooks:
         if self._registered == RemovableHandle.next_id:
             return
         if self._optimizer._optimizer_step_pre_hooks or optimizers._global_optimizer_pre_hooks:
-            raise InputError(f"the optimizer has a hook that runs before its step{_REFUSED}")
+            raise InputError(f"the optimizer has a hook that runs before its step{REFUSED}")
         if everywhere._global_backward_hooks or everywhere._global_backward_pre_hooks:
-            raise InputError(f"all modules have a hook on gradients{_REFUSED}")
+            raise InputError(f"all modules have a hook on gradients{REFUSED}")
         for root in self._modules.values():
             for name, module in root.named_modules():
                 if module._backward_hooks or module._backward_pre_hooks:
-                    raise InputError(f"module {name!r} has a hook on gradients{_REFUSED}")
+                    raise InputError(f"module {name!r} has a hook on gradients{REFUSED}")
             for name, parameter in root.named_parameters():
                 if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
-                    raise InputError(f"{name!r} has a hook on its gradient{_REFUSED}")
+                    raise InputError(f"{name!r} has a hook on its gradient{REFUSED}")
         self._registered = RemovableHandle.next_id
 
     def call(self) -> None:
@@ -46,7 +46,7 @@ class Hooks:
             hook(self._optimizer, (), {})
 
 
-_REFUSED = (
+REFUSED = (
     ", and a replay does not stop to call it; remove it, or keep your own loop around "
     'torch.compile(model, backend="nimble")'
 )

@@ -75,9 +75,11 @@ class Ledger:
 
     def numbers(self) -> torch.Tensor:
         """What the next step is computed with; a row for all parameters of a group that have taken
-        as many steps."""
+        as many steps. There is room for two of each group: where some fall behind, a plan that
+        does not reach them stays what it is."""
         groups = self._optimizer.param_groups
         rows = [self.rule.numbers(groups[group], taken + 1) for group, taken in self._rows]
+        rows += rows[:1] * (2 * len(groups) - len(rows))
         return torch.tensor(rows, dtype=self._dtype, device=self._place)
 
     def advance(self, reached: Sequence[bool]) -> None:

@@ -15,6 +15,7 @@ from nimble.capture.target import all_names
 from nimble.errors import CaptureError, InputError
 from nimble.train.ledger import Slot
 from nimble.train.rules import Rule
+from nimble.train.tracing import as_a_plan_takes_it
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class Program:
         }
         parameters = [tensors[slot.name] for slot in self._slots]
         cast = self._options.autocast
-        with torch.enable_grad():
+        with torch.enable_grad(), as_a_plan_takes_it():
             with (
                 torch.autocast(self._place.type, dtype=cast, enabled=cast is not None),
                 self._attention(),

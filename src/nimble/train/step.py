@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._dynamo import OptimizedModule
 
 from nimble.capture import capture
 from nimble.capture.reach import Reached
@@ -76,6 +77,12 @@ class Step:
     ) -> None:
         if not isinstance(model, nn.Module):
             raise InputError(f"model is a {type(model).__name__}; expected an nn.Module")
+        if isinstance(model, OptimizedModule):
+            raise InputError(
+                "the model was made by torch.compile already; pass the one that it was made from "
+                "(model._orig_mod)"
+            )
+        Target.of(model)  # Refuses what cannot be captured at all.
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise InputError(
                 f"optimizer is a {type(optimizer).__name__}; expected one of torch.optim"
@@ -114,6 +121,11 @@ class Step:
         """Take a step on a batch, and return the loss."""
         if torch.is_inference_mode_enabled():
             raise InputError("a step under torch.inference_mode(), where nothing can be trained")
+        if torch.is_autocast_enabled(self.device.place.type):
+            raise InputError(
+                "a step inside of torch.autocast, which is decided when it is compiled: pass "
+                "autocast=torch.bfloat16 to compile_step, and call the step outside"
+            )
         with self._lock:
             self._notice_changes()
             last = self._turn == self._options.accumulate - 1
@@ -128,6 +140,12 @@ class Step:
             self._advance(reached)
             self._hooks.call()
             return result
+
+    def __reduce__(self) -> Any:
+        raise InputError(
+            "a step is made for the tensors of this process and cannot be copied or pickled; copy "
+            "or save the model and the optimizer, and compile a step for them"
+        )
 
     def prepare(self, /, *args: Any, **kwargs: Any) -> None:
         """Make the plan for a batch like this, the smaller one at the end of an epoch say, before
