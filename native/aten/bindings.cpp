@@ -111,8 +111,8 @@ NB_MODULE(_aten, module) {
       .def("passes", &Gate::passes, "args"_a);
   nb::class_<Watch>(module, "Watch", nb::type_slots(kWatchSlots))
       .def(nb::init<const std::vector<at::Tensor>&, std::vector<Watch::Place>,
-                    const std::vector<at::Tensor>&>(),
-           "tensors"_a, "places"_a, "used"_a = nb::make_tuple())
+                    const std::vector<at::Tensor>&, bool>(),
+           "tensors"_a, "places"_a, "used"_a = nb::make_tuple(), "contents"_a = false)
       .def("changed", &Watch::changed)
       .def("reset", &Watch::reset);
 }

@@ -1,6 +1,7 @@
 #include "watch.h"
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 
 namespace nimble::aten {
@@ -19,6 +20,35 @@ std::uint64_t version_of([[maybe_unused]] PyObject* dict) {
 #else
   return 0;
 #endif
+}
+
+// Of all bytes from the first element to the last, in lanes that the processor works on side by side.
+std::uint64_t digest(const at::Tensor& tensor) {
+  if (tensor.numel() == 0 || !tensor.is_cpu()) return 0;
+  std::int64_t last = 0;
+  for (std::int64_t i = 0; i < tensor.dim(); ++i) last += (tensor.size(i) - 1) * tensor.stride(i);
+  const auto* bytes = static_cast<const unsigned char*>(tensor.const_data_ptr());
+  const std::size_t size = static_cast<std::size_t>(last + 1) * tensor.element_size();
+  constexpr std::size_t kLanes = 8, kRow = kLanes * sizeof(std::uint64_t);
+  constexpr std::uint64_t kPrime = 0x9E3779B97F4A7C15ULL;
+  std::uint64_t lane[kLanes] = {1, 2, 3, 4, 5, 6, 7, 8}, word[kLanes];
+  const auto take = [&] {
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      lane[i] = (lane[i] ^ word[i]) * kPrime;
+      lane[i] ^= lane[i] >> 32;
+    }
+  };
+  std::size_t at = 0;
+  for (; at + kRow <= size; at += kRow) {
+    std::memcpy(word, bytes + at, kRow);
+    take();
+  }
+  std::memset(word, 0, kRow);
+  std::memcpy(word, bytes + at, size - at);
+  take();
+  std::uint64_t result = size;
+  for (const std::uint64_t one : lane) result = (result ^ one) * kPrime;
+  return result;
 }
 
 }  // namespace
@@ -48,8 +78,14 @@ bool Watch::State::is_in_place(const c10::TensorImpl& tensor) const {
 }
 
 Watch::Watch(const std::vector<at::Tensor>& tensors, std::vector<Place> places,
-             const std::vector<at::Tensor>& used)
-    : tensors_(watched(tensors)), used_(watched(used)), places_(std::move(places)) {
+             const std::vector<at::Tensor>& used, bool contents)
+    : contents_(contents),
+      tensors_(watched(tensors)),
+      used_(watched(used)),
+      places_(std::move(places)) {
+  if (contents_) {
+    for (auto& watched : tensors_) watched.contents = digest(watched.tensor);
+  }
   std::stable_sort(places_.begin(), places_.end(), [](const Place& a, const Place& b) {
     return std::less<>()(std::get<0>(a).ptr(), std::get<0>(b).ptr());
   });
@@ -66,16 +102,17 @@ std::vector<Watch::Watched> Watch::watched(const std::vector<at::Tensor>& tensor
   std::vector<Watched> found;
   for (const auto& tensor : tensors) {
     if (!is_plain_anywhere(tensor)) value_error("only ordinary dense tensors can be watched");
-    found.push_back({tensor, State(*tensor.unsafeGetTensorImpl())});
+    found.push_back({tensor, State(*tensor.unsafeGetTensorImpl()), 0});
   }
   return found;
 }
 
 bool Watch::changed() const {
-  for (const auto& [tensor, state] : tensors_) {
+  for (const auto& [tensor, state, contents] : tensors_) {
     if (!state.is_as_written(*tensor.unsafeGetTensorImpl())) return true;
+    if (contents_ && contents != digest(tensor)) return true;
   }
-  for (const auto& [tensor, state] : used_) {
+  for (const auto& [tensor, state, _] : used_) {
     if (!state.is_in_place(*tensor.unsafeGetTensorImpl())) return true;
   }
   for (Dict& dict : dicts_) {
@@ -100,7 +137,10 @@ bool Watch::is_as_expected(const Dict& dict) const {
 
 void Watch::reset() {
   for (auto* watched : {&tensors_, &used_}) {
-    for (auto& [tensor, state] : *watched) state = State(*tensor.unsafeGetTensorImpl());
+    for (auto& [tensor, state, _] : *watched) state = State(*tensor.unsafeGetTensorImpl());
+  }
+  if (contents_) {
+    for (auto& watched : tensors_) watched.contents = digest(watched.tensor);
   }
 }
 

@@ -15,9 +15,10 @@ class Watch {
  public:
   using Place = std::tuple<nb::dict, nb::str, nb::object>;
 
-  // Of `used`, which are read where they lie, it does not matter what is written into them.
+  // Of `used`, which are read where they lie, it does not matter what is written into them. With
+  // `contents`, those of `tensors` are looked at themselves: not every write is counted.
   Watch(const std::vector<at::Tensor>& tensors, std::vector<Place> places,
-        const std::vector<at::Tensor>& used);
+        const std::vector<at::Tensor>& used, bool contents);
 
   // Whether anything is not as at the last reset.
   bool changed() const;
@@ -46,10 +47,12 @@ class Watch {
   struct Watched {
     at::Tensor tensor;
     State state;
+    std::uint64_t contents;
   };
 
   static std::vector<Watched> watched(const std::vector<at::Tensor>& tensors);
 
+  bool contents_;
   std::vector<Watched> tensors_, used_;
   // One dict of those in `places_`, and its entries there: [first, last).
   struct Dict {

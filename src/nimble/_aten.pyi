@@ -151,9 +151,11 @@ class Watch:
         tensors: Sequence[torch.Tensor],
         places: Sequence[tuple[dict[str, Any], str, object]],
         used: Sequence[torch.Tensor] = (),
+        contents: bool = False,
     ) -> None:
         """`places` are (dict, key, the object expected there). What is written into the tensors in
-        `used` does not count, only whether they still lie where they did."""
+        `used` does not count, only whether they still lie where they did. With `contents`, those of
+        `tensors` are read every time: PyTorch counts no writes through `.data` or NumPy."""
     def changed(self) -> bool:
         """Whether a tensor's version, address, shape or strides are not as at the last reset, or
         another object is in one of the places."""

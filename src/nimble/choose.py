@@ -246,7 +246,7 @@ def _variants(graph: Graph, settings: Settings) -> list[_Variant]:
             return _fitting(leaner, settings, lean)
         except MemoryLimitError as error:
             refused = error
-    raise refused
+    raise refused.even_twice()
 
 
 def _fitting(graph: Graph, settings: Settings, lean: int = 0) -> list[_Variant]:

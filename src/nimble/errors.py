@@ -1,5 +1,7 @@
 """The exceptions Nimble raises. All derive from NimbleError."""
 
+from __future__ import annotations
+
 
 class NimbleError(Exception):
     """Base of every error raised by Nimble."""
@@ -31,6 +33,14 @@ class MemoryLimitError(ScheduleError):
         super().__init__(message)
         self.smallest = smallest
         self.lower_bound = lower_bound
+
+    def even_twice(self) -> MemoryLimitError:
+        """The same, where running tasks again did not help either."""
+        more = (
+            ". These are with every task run once; running some of them twice was tried too: that "
+            "needs less, but still more than the limit"
+        )
+        return MemoryLimitError(f"{self}{more}", self.smallest, self.lower_bound)
 
 
 class ProofError(NimbleError):

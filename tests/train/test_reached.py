@@ -109,3 +109,34 @@ def test_another_parameter_in_the_same_place_of_a_group():
     step(x, y)
     assert torch.equal(model[0].weight, first)
     assert not torch.equal(model[1].weight, second)
+
+
+class Distilled(nn.Module):
+    """Follows a teacher that is no part of what the optimizer updates."""
+
+    def __init__(self):
+        super().__init__()
+        self.student, self.teacher = nn.Linear(6, 64), nn.Linear(6, 64).requires_grad_(False)
+
+    def forward(self, x):
+        return nn.functional.mse_loss(self.student(x), self.teacher(x))
+
+
+def test_weights_that_are_edited_through_data_between_steps():
+    torch.manual_seed(0)
+    mine = Distilled()
+    theirs = copy.deepcopy(mine)
+    optimizer, reference = (optim.SGD(m.student.parameters(), 1.0) for m in (mine, theirs))
+    x = torch.randn(8, 6)
+    step = nimble.compile_step(mine, None, optimizer, (x,))
+    for _ in range(4):
+        loss = step(x)
+        reference.zero_grad()
+        eager = theirs(x)
+        eager.backward()
+        reference.step()
+        torch.testing.assert_close(loss, eager.detach(), rtol=1e-5, atol=1e-6)
+        for model in (mine, theirs):
+            pairs = zip(model.teacher.parameters(), model.student.parameters(), strict=True)
+            for old, new in pairs:
+                old.data.mul_(0.5).add_(new.data, alpha=0.5)

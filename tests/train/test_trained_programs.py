@@ -15,7 +15,7 @@ relaxed = settings(deadline=None, suppress_health_check=list(HealthCheck))
 MANY = int(os.environ.get("NIMBLE_TRAINED_PROGRAMS", "300"))
 ACTIVATIONS = [
     "relu", "relu6", "silu", "gelu", "tanh", "sigmoid", "hardswish", "leaky_relu", "elu",
-    "softplus", "mish", "hardsigmoid",
+    "softplus", "mish", "hardsigmoid", "logsigmoid", "selu", "softsign",
 ]  # fmt: skip
 LAYERS = ["conv", "depthwise", "pointwise", "strided", "norm", "act", "residual", "pool", "mean",
           "branch", "scale", "softmax"]  # fmt: skip

@@ -45,6 +45,11 @@ class Target:
         return Target(model, reached.modules, reached)
 
     @property
+    def contents(self) -> bool:
+        """Whether tensors are looked at in every call, to see writes that PyTorch does not count."""
+        return False
+
+    @property
     def decompositions(self) -> Mapping[Any, Callable[..., Any]]:
         """Operators to be traced as others."""
         return {}

@@ -137,7 +137,8 @@ class Plans:
                 if name in read or name not in sources:
                     used[id(tensor)] = tensor
         places, loose = self.target.watched() if self.target is not None else ([], [])
-        self._watch = _aten.Watch(list(counted.values()), places, list(used.values()))
+        contents = self.target is not None and self.target.contents
+        self._watch = _aten.Watch(list(counted.values()), places, list(used.values()), contents)
         self._places = _aten.Watch([], places)
         self._snapshot = Snapshot(loose) if loose else None
         self._registered = RemovableHandle.next_id

@@ -24,6 +24,8 @@ def arithmetic() -> Mapping[Any, Callable[..., Any]]:
             _aten.hardswish_backward,
             _aten.hardtanh_backward,
             _aten.leaky_relu_backward,
+            _aten.log_sigmoid_backward,
+            _aten.log_sigmoid_forward,
             _aten.mse_loss,
             _aten.mse_loss_backward,
             _aten.sigmoid_backward,

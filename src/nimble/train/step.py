@@ -35,6 +35,11 @@ class _StepTarget(Target):
     """Whether gradients are traced as the arithmetic that they are made of."""
 
     @property
+    def contents(self) -> bool:
+        """Targets and averages of weights are often updated through `.data` between steps."""
+        return True
+
+    @property
     def decompositions(self) -> Mapping[Any, Callable[..., Any]]:
         return arithmetic() if self.opened else {}
 

@@ -186,7 +186,7 @@ class Cuda:
                 return self._scheduler(split(leaner, eager), gpu, settings.streams, limit)
             except MemoryLimitError as error:
                 refused = error
-        raise refused
+        raise refused.even_twice()
 
     def _refusal(self, graph: Graph, error: UncapturedError) -> NimbleError:
         task = next(task for task in graph.tasks if task.name == error.task)
