@@ -46,7 +46,7 @@ class Target:
 
     @property
     def contents(self) -> bool:
-        """Whether tensors are looked at in every call, to see writes that PyTorch does not count."""
+        """Whether tensors are read in every call, to see writes that PyTorch does not count."""
         return False
 
     @property
