@@ -29,6 +29,20 @@ class Residual(nn.Module):
         return x + self.inner(x)
 
 
+class Joined(nn.Module):
+    """An image that is read for itself and as part of a concatenation."""
+
+    def __init__(self, reader):
+        super().__init__()
+        self.first, self.second = conv(3, 8, 3, padding=1), conv(3, 8, 3, padding=1)
+        self.reader = reader
+
+    def forward(self, x):
+        part = nn.functional.silu(self.first(x))
+        joined = torch.cat([part, self.second(x).tanh()], 1)
+        return self.reader(part) * joined.flatten(1).mean(1)[:, None, None, None]
+
+
 NETWORKS = {
     "dense": [normed(20, conv(3, 20, 3, padding=1)), nn.ReLU(), nn.Conv2d(20, 17, 3)],
     "strided": [
@@ -64,6 +78,9 @@ NETWORKS = {
         nn.GroupNorm(4, 16),
         conv(16, 8, 1),
     ],
+    "joined, convolved": [Joined(conv(8, 8, 1))],
+    "joined, normed": [Joined(nn.GroupNorm(2, 8))],
+    "joined, resampled": [Joined(nn.Upsample(scale_factor=2))],
 }
 
 

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 
 from nimble.graph import Edit, Graph, Ref, Role, Task, Value, is_dense
 from nimble.graph.edit import call
+from nimble.lower.kernels import Supported
+from nimble.lower.layout import counts_on_strides
 from nimble.lower.views import moved
 from nimble.rewrite.operators import arguments, pure_tasks
 
 JOINING = ("aten.cat.default", "aten.stack.default")
-CanRun = Callable[[Task, Iterable[Value]], bool]
-"""Whether the kernel of a task can do with these values, in place of those of the same ids."""
 
 
-def free_concatenations(graph: Graph, can_run: CanRun) -> Graph:
+def free_concatenations(graph: Graph, supported: Supported) -> Graph:
     """Replace `cat` by views: operands become slices of the result, copied only where they must.
 
     The last one goes first: a dense block's earlier concatenations are then views of its last.
     """
-    pass_ = _Concatenations(graph, can_run)
+    pass_ = _Concatenations(graph, supported)
     for t in reversed(range(len(graph.tasks))):
         if t in pass_.pure and graph.tasks[t].op in JOINING:
             pass_.free(t)
@@ -28,11 +28,11 @@ def free_concatenations(graph: Graph, can_run: CanRun) -> Graph:
 
 
 class _Concatenations:
-    def __init__(self, graph: Graph, can_run: CanRun) -> None:
+    def __init__(self, graph: Graph, supported: Supported) -> None:
         self.pure = pure_tasks(graph)
         self._graph = graph
         self._edit = Edit(graph)
-        self._can_run = can_run
+        self._supported = supported
         self._copies: dict[int, list[Task]] = {}
         self._shown = {graph.homes[v] for v in graph.outputs}
         self._views: dict[int, list[int]] = {}
@@ -89,11 +89,10 @@ class _Concatenations:
             return False
         above = [moved(edit.values[a], part, strides) for a in self._views.get(v, ())]
         found = [view for view in above if view is not None]
-        if len(found) < len(above):
+        if len(found) < len(above) or not self._can_be_read([slice_, *found]):
             return False
-        edit.values[v] = slice_
-        for view in found:
-            edit.values[view.id] = view
+        for value in (slice_, *found):
+            edit.values[value.id] = value
         edit.alias(v, whole)
         self._shift(v, found, offset)
         return True
@@ -119,17 +118,28 @@ class _Concatenations:
             at += part.shape[dim] * part.strides[dim] * part.dtype.itemsize
         above = [moved(edit.values[a], whole, first.strides) for a in self._views.get(whole.id, ())]
         found = [view for view in above if view is not None]
-        if len(found) < len(above):
-            return False
         changed = [replace(whole, strides=first.strides), *found]
-        readers = (task for value in changed for task in self._readers.get(value.id, ()))
-        if not all(self._can_run(task, changed) for task in readers):
+        if len(found) < len(above) or not self._can_be_read(changed):
             return False
         for value in changed:
             edit.values[value.id] = value
         edit.alias(whole.id, first.base)
         self._shift(whole.id, found, first.offset)
         return True
+
+    def _can_be_read(self, changed: Sequence[Value]) -> bool:
+        """Whether all who read these values can do with their new strides."""
+        readers = [task for value in changed for task in self._readers.get(value.id, ())]
+        return not any(counts_on_strides(task.op) for task in readers) and all(
+            self._can_run(task, changed) for task in readers
+        )
+
+    def _can_run(self, task: Task, changed: Sequence[Value]) -> bool:
+        """Whether the kernel of a task can do with these values."""
+        if not task.op.startswith("nimble."):
+            return True
+        values = {v: self._edit.values[v] for v in (*task.reads, *task.writes)}
+        return self._supported(values | {value.id: value for value in changed}, task)
 
     def done(self) -> Graph:
         for t, task in enumerate(self._graph.tasks):

@@ -106,14 +106,20 @@ def _may_follow(value: Value) -> bool:
 
 
 def _of_particular_readers(graph: Graph, follow: Set[str]) -> set[int]:
-    """What PyTorch's internal operators read. They may count on strides that whoever calls them in
-    PyTorch has made sure of, as those of attention do, and the gradient of group norm."""
+    """What operators read that count on its strides."""
     return {
         graph.content(v).id
         for task in graph.tasks
-        if task.op.startswith(("aten._", "aten.native_")) and task.op not in follow | _ANY_STRIDES
+        if counts_on_strides(task.op) and task.op not in follow
         for v in task.reads
     }
+
+
+def counts_on_strides(op: str) -> bool:
+    """Whether this is an internal operator of PyTorch's. They may count on strides that whoever
+    calls them in PyTorch has made sure of, as those of attention do, and the gradient of group
+    norm."""
+    return op.startswith(("aten._", "aten.native_")) and op not in _ANY_STRIDES
 
 
 def _is_image(value: Value) -> bool:

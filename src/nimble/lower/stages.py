@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
-from nimble.graph import Graph, Task, Value
+from nimble.graph import Graph, Task
 from nimble.lower.batch_norm import open_batch_norms
 from nimble.lower.concat import free_concatenations
 from nimble.lower.early import update_early
@@ -26,12 +26,6 @@ def lower(graph: Graph, supported: Supported) -> tuple[Graph, tuple[Step, ...]]:
     """The graph in tasks that the device's own kernels compute, where it has such kernels; the
     other tasks stay as they are."""
 
-    def can_run(task: Task, changed: Iterable[Value]) -> bool:
-        if not task.op.startswith("nimble."):
-            return True
-        values = {v: graph[v] for v in (*task.reads, *task.writes)}
-        return supported(values | {value.id: value for value in changed}, task)
-
     passes: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (
         ("open batch norms", open_batch_norms),
         ("open norms in training", open_training_norms),
@@ -41,7 +35,7 @@ def lower(graph: Graph, supported: Supported) -> tuple[Graph, tuple[Step, ...]]:
         ("choose kernels", lambda g: open_heads(g, supported)),
         ("fuse", lambda g: fuse(g, supported)),
         ("make again", lambda g: remake(g, supported)),
-        ("free concatenations", lambda g: free_concatenations(g, can_run)),
+        ("free concatenations", lambda g: free_concatenations(g, supported)),
         ("write states in place", write_states),
         ("update early", update_early),
     )
