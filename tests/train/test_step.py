@@ -294,29 +294,6 @@ def test_groups_with_numbers_of_their_own():
     assert_same_state(optimizer, reference)
 
 
-@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True, "bias": False}])
-def test_recurrent_layers(options):
-    class Last(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.LSTM(8, 6, **options)
-
-        def forward(self, x):
-            return self.layer(x)[0][-1]
-
-    torch.manual_seed(0)
-    mine = Last()
-    theirs = copy.deepcopy(mine)
-    optimizer, reference = (OPTIMIZERS["momentum"](m.parameters()) for m in (mine, theirs))
-    x = torch.randn(5, 3, 8)
-    y = torch.randn_like(mine(x))
-    step = nimble.compile_step(mine, nn.MSELoss(), optimizer, (x, y))
-    for _ in range(3):
-        loss = step(x, y)
-        torch.testing.assert_close(loss, eager_step(theirs, reference, x, y, nn.MSELoss()))
-    assert_same(mine, theirs, 1e-5)
-
-
 def test_losses_with_company():
     mine, theirs = pair()
     optimizer, reference = (OPTIMIZERS["sgd"](m.parameters()) for m in (mine, theirs))

@@ -46,7 +46,9 @@ def reversed_gradient(layer, x):
 
 MODELS = {
     "lstm": lambda: Recurrent(nn.LSTM),
-    "two layers, both ways": lambda: Recurrent(nn.LSTM, num_layers=2, bidirectional=True),
+    "two layers, both ways": lambda: Recurrent(
+        nn.LSTM, num_layers=2, bidirectional=True, bias=False
+    ),
     "gru": lambda: Recurrent(nn.GRU, num_layers=2, bidirectional=True),
     "rnn": lambda: Recurrent(nn.RNN),
     "record_function": lambda: Around(profiled),

@@ -154,19 +154,6 @@ def _without_cudnn(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
         cudnn.enabled = before
 
 
-@contextlib.contextmanager
-def _with_own_gradient(func: Any) -> Iterator[None]:
-    """A recurrent layer of oneDNN hands its gradient a workspace that no trace gets to see. Where
-    gradients are asked for, the layer is traced as PyTorch's own operators."""
-    before = torch._C._get_mkldnn_enabled()
-    if func is torch.lstm and torch.is_grad_enabled():
-        torch._C._set_mkldnn_enabled(False)
-    try:
-        yield
-    finally:
-        torch._C._set_mkldnn_enabled(before)
-
-
 def _same(
     before: tuple[list[torch.Tensor], Structure], after: tuple[list[torch.Tensor], Structure]
 ) -> bool:
@@ -300,8 +287,7 @@ class _Origins(TorchFunctionMode):
     ) -> Any:
         note = {"module": self._stack[-1], "line": line_of_caller()}
         fx_traceback.current_meta["custom"] = note
-        with _with_own_gradient(func):
-            result = func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
         self._kept.note(result, note["line"])
         return result
 
