@@ -117,8 +117,8 @@ class Step:
         self._programs: dict[_Kind, Program] = {}
         self._turn = 0
         """Of the calls that one update takes."""
-        self._summed: tuple[bool, ...] = ()
-        """Which parameters the calls before this one reached, of those for the same update."""
+        self._summed: frozenset[str] = frozenset()
+        """Parameters that the calls before this one reached, of those for the same update."""
         self._lock = threading.Lock()
         self._notice_changes()
 
@@ -134,13 +134,13 @@ class Step:
         with self._lock:
             self._notice_changes()
             last = self._turn == self._options.accumulate - 1
-            engine = self._engine(self._kind(last))
+            engine = self._engine(self._kind(last, self._summed))
             result, reached = engine(self._ledger.numbers(), *args, **kwargs)
             if not last:
                 self._turn += 1
-                self._summed = _either(self._summed, reached)
+                self._summed |= _paths(self._ledger.slots, reached)
                 return result
-            self._turn, self._summed = 0, ()
+            self._turn, self._summed = 0, frozenset()
             self._show_gradients(reached)
             self._advance(reached)
             self._hooks.call()
@@ -166,11 +166,11 @@ class Step:
         report: Callable[[str, str], None] = lambda plan, stage: None,
     ) -> None:
         """Make the plans for a batch like this, and report on it."""
-        summed: tuple[bool, ...] = ()
+        summed: frozenset[str] = frozenset()
         for last in (False, True) if self._options.accumulate > 1 else (True,):
-            kind = _Kind(self._ledger.slots, last, summed)
+            kind = self._kind(last, summed)
             self._engine(kind).compile((self._ledger.numbers(), *args), kwargs, None, report)
-            summed = self._programs[kind].reached
+            summed = _paths(kind.slots, self._programs[kind].reached)
 
     def explain(self, *, tasks: bool = False) -> str:
         return "\n\n".join(engine.explain(tasks=tasks) for engine in self._engines.values())
@@ -185,7 +185,7 @@ class Step:
         and nothing decided yet."""
         with self._lock:
             self._notice_changes()
-            target = replace(self._target(self._kind(True)), opened=False)
+            target = replace(self._target(self._kind(True, self._summed)), opened=False)
             tensors, structure, _ = checked(
                 (self._ledger.numbers(), *args), kwargs, target.parameters(), self.device.place
             )
@@ -199,8 +199,10 @@ class Step:
             self._make_buffers()
             self._room_for = self._ledger.slots
 
-    def _kind(self, last: bool) -> _Kind:
-        return _Kind(self._ledger.slots, last, self._summed if last else ())
+    def _kind(self, last: bool, summed: frozenset[str]) -> _Kind:
+        slots = self._ledger.slots
+        adds_up = last and self._options.accumulate > 1
+        return _Kind(slots, last, tuple(slot.path in summed for slot in slots) if adds_up else ())
 
     def _engine(self, kind: _Kind) -> Engine:
         engine = self._engines.get(kind)
@@ -271,5 +273,5 @@ class Step:
         return zip(self._ledger.slots, self._ledger.parameters, strict=True)
 
 
-def _either(some: tuple[bool, ...], others: tuple[bool, ...]) -> tuple[bool, ...]:
-    return tuple(a or b for a, b in zip(some, others, strict=True)) if some else others
+def _paths(slots: tuple[Slot, ...], reached: tuple[bool, ...]) -> frozenset[str]:
+    return frozenset(slot.path for slot, is_ in zip(slots, reached, strict=True) if is_)
