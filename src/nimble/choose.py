@@ -325,7 +325,7 @@ def _preferred(plans: list[Schedule], times: list[list[int]]) -> int:
             i
             for i, plan in enumerate(plans)
             if min(times[i]) <= _AS_FAST * min(times[best])
-            and plan.arena_bytes <= _LEANER * plans[best].arena_bytes
+            and plan.arena_bytes < _LEANER * plans[best].arena_bytes
         ),
         key=lambda i: plans[i].arena_bytes,
         default=best,

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 import nimble
+from nimble.choose import _preferred, _why
 from nimble.company import Company
 from nimble.devices.cpu import key_of, recall, remember
 from nimble.errors import InputError
@@ -253,3 +255,22 @@ def test_processes_may_write_at_once(cache):
     writers = [subprocess.Popen([sys.executable, "-c", _WRITER, name]) for name in "ab"]
     assert [writer.wait() for writer in writers] == [0, 0]
     assert {file.name for file in cache.iterdir()} == {"key.json"}
+
+
+@pytest.mark.parametrize(
+    ("arenas", "times", "kept"),
+    [
+        ((0, 0), (100, 101), 0),
+        ((0, 0), (101, 100), 1),
+        ((1000, 1000), (101, 100), 1),
+        ((800, 1000), (101, 100), 0),
+        ((950, 1000), (101, 100), 1),
+        ((800, 1000), (110, 100), 1),
+    ],
+)
+def test_clearly_less_memory_is_worth_a_percent(arenas, times, kept):
+    some = nimble.compile(lambda x: x + 1, (torch.ones(2),)).plans[0].schedule
+    plans = [replace(some, arena_bytes=size) for size in arenas]
+    taken = [[time, 2 * time] for time in times]
+    assert _preferred(plans, taken) == kept
+    assert ("less memory" in _why(plans, taken, kept)) == (times[kept] > min(times))

@@ -88,15 +88,16 @@ void channel(const StatisticsPlan& plan, const float* x, const float* g, float a
     for (std::int64_t p = 0; p < plan.pixels;) {
       const std::int64_t stop = least(plan.pixels, p + kRun);
       Floats a = splat(0.0f), b = a;
+      double rest = 0, other_rest = 0;
       for (; dense && p + kLanes <= stop; p += kLanes) Kind::add(load(x + p), load(g + p), center, a, b);
       for (; p < stop; ++p) {
         Floats one = splat(0.0f), other = one;
         Kind::add(splat(x[p * plan.x.pixel]), splat(g[p * plan.gradient.pixel]), center, one, other);
-        a[0] += one[0];
-        b[0] += other[0];
+        rest += one[0];
+        other_rest += other[0];
       }
-      first_sum += sum(a);
-      second_sum += sum(b);
+      first_sum += static_cast<float>(rest + sum(a));
+      second_sum += static_cast<float>(other_rest + sum(b));
     }
   }
 }
