@@ -55,7 +55,8 @@ NIMBLE_INLINE void strip(const float* x, std::int64_t x_step, const float* g, st
 template <class Kind>
 void channels_last(const StatisticsPlan& plan, const float* x, const float* g, std::int64_t channels,
                    const float* around, float* first_sum, float* second_sum) {
-  const std::int64_t rows = most<std::int64_t>(1, kBlock / (4 * channels));
+  // Short runs are more precise, too.
+  const std::int64_t rows = most<std::int64_t>(1, least<std::int64_t>(64, kBlock / (4 * channels)));
   for (std::int64_t n = 0; n < plan.n; ++n) {
     for (std::int64_t p = 0; p < plan.pixels; p += rows) {
       const std::int64_t count = least(rows, plan.pixels - p);
