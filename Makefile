@@ -11,7 +11,7 @@ listed = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.t
 	['project']['optional-dependencies']['$(1)'], sep='\n')"
 extra = $(call listed,$(1)) | $(BIN)/pip install -q -r /dev/stdin torch==2.13.0
 
-.PHONY: demo test test-full test-gpu lint bench overhead figures claims starts steps gpu cluster-speed models zoo examples sanitize clean
+.PHONY: demo test test-full test-gpu lint bench burdened overhead figures claims kernels starts steps gpu cluster-speed models zoo examples sanitize clean
 
 demo: $(VENV)/built
 	$(BIN)/nimble demo
@@ -35,6 +35,9 @@ lint: $(VENV)/dev
 bench: $(VENV)/bench
 	$(BIN)/python bench/performance.py
 
+burdened: $(VENV)/bench
+	$(BIN)/python bench/burdened.py
+
 overhead: $(VENV)/bench
 	$(BIN)/python bench/overhead.py
 
@@ -43,6 +46,9 @@ figures: $(VENV)/built
 
 claims: $(VENV)/built
 	$(BIN)/python bench/claims.py
+
+kernels: $(VENV)/built
+	$(BIN)/python bench/kernels.py
 
 starts: $(VENV)/built
 	$(BIN)/python bench/starts.py

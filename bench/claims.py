@@ -19,16 +19,15 @@ from rich.progress import track
 import nimble
 from nimble import zoo
 from nimble.bench.busy import busy_processes
+from nimble.choose import planned
 from nimble.devices.cpu import Replay, supported
-from nimble.graph import RecordedCosts
 from nimble.lower import split
-from nimble.schedule import schedule
+from nimble.lower.cut import LEAST_TO_SPLIT_NS
 
 PAGE = Path(__file__).parents[1] / "docs" / "design.md"
 NETWORKS = ("mobilenet_v2", "googlenet", "resnet50", "nasnet_a_mobile", "mobilenet_v2@32")
 CLAIMED = (4, 8)
 """Tiles of a task, and streams."""
-LEAST_NS = 600
 SECONDS = 3.0
 
 
@@ -38,9 +37,9 @@ def replays(name: str) -> list[Replay]:
     plan = nimble.compile(model, args, workers=2).plans[0]
     found = []
     for pieces in (2, *CLAIMED):
-        graph = split(plan.lowered, pieces, LEAST_NS, supported)
-        planned = schedule(graph, streams=pieces, costs=RecordedCosts(wait=400))
-        found.append(Replay(planned, {**plan.tensors, **plan.constants}))
+        graph = split(plan.lowered, pieces, LEAST_TO_SPLIT_NS, supported)
+        made = planned(graph, "tiles", pieces, None)
+        found.append(Replay(made, {**plan.tensors, **plan.constants}))
     return found
 
 

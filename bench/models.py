@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from catalogue import CATALOGUE, Entry  # noqa: E402
 
+from nimble import zoo  # noqa: E402
 from nimble.cli.check import Row, check  # noqa: E402
 from nimble.errors import NimbleError  # noqa: E402
 from nimble.targets import Made, make  # noqa: E402
@@ -29,28 +30,6 @@ max(1e-4, 4 times eager's own), its results have eager's structure, shapes and d
 inputs give results that differ by 1e-2, so that a wrong answer would be seen. *ATen* counts tasks
 without a native kernel.
 """
-OURS = [
-    "mobilenet_v2",
-    "resnet50",
-    "googlenet",
-    "inception_v3",
-    "nasnet_a_mobile@96",
-    "densenet121@64",
-    "squeezenet@96",
-    "efficientnet_b0@96",
-    "darts@96",
-    "amoebanet@96",
-    "randwire@96",
-    "unet@64",
-    "vit_tiny@64",
-    "bert_base@32",
-    "bert_tiny",
-    "gpt2_step",
-    "lstm",
-    "gru",
-    "mlp",
-    "gnn",
-]
 COLUMNS = "model | family | | error | eager's | tasks | ATen | streams | waits | arena KB | / bound"
 
 
@@ -76,7 +55,7 @@ def checked(entry: Entry) -> Row:
 def main() -> int:
     foreign = [e for e in CATALOGUE if e.installed]
     theirs = [(e.family, checked(e)) for e in track(foreign, "models of others")]
-    ours = [("zoo", check(make(name))) for name in track(OURS, "our networks")]
+    ours = [("zoo", check(make(name))) for name in track(zoo.names(), "our networks")]
     lines = [HEAD]
     for title, rows in (("Models that nobody here wrote", theirs), ("Our own networks", ours)):
         passed = sum(row.ok for _, row in rows)

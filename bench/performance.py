@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from bars import bars
 from marks import rewrite
 from rich.console import Console
 
@@ -112,6 +113,8 @@ def everything(result: Result) -> Iterator[str]:
     yield where(result)
     yield ""
     yield from losses(result)
+    yield ""
+    yield from bars(result)
     for model in result.models:
         yield f"\n## {model}"
         network = result.network(model)
@@ -192,7 +195,7 @@ def _median(row: Row, fastest: float | None) -> str:
 
 def _best_peer(rows: dict[str, Row]) -> str:
     peers = [r for name, r in rows.items() if name != NIMBLE and r.ratio is not None]
-    best = min(peers, key=lambda row: row.ratio or 0.0, default=None)
+    best = min(peers, key=lambda row: row.ratio_low or 0.0, default=None)
     if best is None:
         return "-"
     return f"{best.ratio:.2f} ({best.ratio_low:.2f} to {best.ratio_high:.2f})"

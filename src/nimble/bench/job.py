@@ -56,5 +56,9 @@ def environment(threads: int, folder: Path) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith((*_FOREIGN, "NIMBLE_"))}
     names = ("OMP", "MKL", "OPENBLAS", "TVM")
     counts = {f"{name}_NUM_THREADS": str(threads) for name in names}
-    fresh = {"TMPDIR": str(folder), "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
+    fresh = {
+        "TMPDIR": str(folder),
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "NIMBLE_CACHE": str(folder / "nimble"),
+    }
     return kept | counts | fresh

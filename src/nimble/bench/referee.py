@@ -150,6 +150,10 @@ class _Entry:
     def medians(self) -> list[float]:
         return [median(times) for times in self.rounds]
 
+    def median_of(self, rounds: Sequence[int]) -> float:
+        medians = self.medians()
+        return median([medians[i] for i in rounds])
+
 
 @dataclass
 class _Match:
@@ -283,9 +287,10 @@ def _rate(entries: Sequence[_Entry]) -> None:
     timed = [entry.medians() for entry in entries if entry.row.ok]
     quiet = quietest(timed, FEWEST_ROUNDS) if timed else []
     better: dict[str, _Entry] = {}
-    for entry in sorted(entries, key=lambda e: e.row.median_ms or float("inf")):
-        if entry.row.ok:
-            better.setdefault(entry.row.contestant, entry)
+    for entry in (entry for entry in entries if entry.row.ok):
+        best = better.setdefault(entry.row.contestant, entry)
+        if entry.median_of(quiet) < best.median_of(quiet):
+            better[entry.row.contestant] = entry
     for entry in entries:
         if entry.row.contestant in better:
             entry.row = replace(entry.row, best=better[entry.row.contestant].row.threads)
