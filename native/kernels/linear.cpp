@@ -1,4 +1,4 @@
-// Parses "pack_linear.float32", "linear.float32" and "linear2.float32".
+// Parses "pack_linear.float32" and "linear.float32".
 #include "linear.h"
 
 #include "families.h"
@@ -19,7 +19,6 @@ std::shared_ptr<const void> parse_pack(const NativeArguments& arguments) {
   return std::make_shared<PackPlan>(plan);
 }
 
-template <int kPairs>
 std::shared_ptr<const void> parse_linear(const NativeArguments& arguments) {
   Reader reader(arguments);
   auto plan = std::make_shared<LinearPlan>();
@@ -29,15 +28,12 @@ std::shared_ptr<const void> parse_linear(const NativeArguments& arguments) {
   const std::int64_t panels = (plan->n + kPanel - 1) / kPanel;
   plan->first_panel = reader.between("first panel", 0, panels);
   plan->last_panel = reader.between("last panel", plan->first_panel, panels);
-  plan->pairs = kPairs;
-  for (int i = 0; i < kPairs; ++i) {
-    plan->k[i] = reader.size("K");
-    plan->x_stride[i] = reader.stride("x stride");
-  }
+  plan->k = reader.size("K");
+  plan->x_stride = reader.stride("x stride");
   plan->bias = reader.flag("bias");
   plan->add = reader.flag("add");
   plan->add_stride = reader.stride("add stride");
-  const std::size_t operands = 1 + 2 * kPairs + plan->bias + plan->add;
+  const std::size_t operands = 3 + plan->bias + plan->add;
   plan->epilogue = read_epilogue(reader, operands, 0);
   return plan;
 }
@@ -46,8 +42,7 @@ std::shared_ptr<const void> parse_linear(const NativeArguments& arguments) {
 
 void add_linear(std::vector<NativeKernel>& kernels) {
   kernels.push_back({"pack_linear.float32", best_pack_linear(), parse_pack});
-  kernels.push_back({"linear.float32", best_linear(), parse_linear<1>});
-  kernels.push_back({"linear2.float32", best_linear(), parse_linear<2>});
+  kernels.push_back({"linear.float32", best_linear(), parse_linear});
 }
 
 }  // namespace nimble

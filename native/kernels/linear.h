@@ -11,12 +11,11 @@ struct PackPlan {
   std::int64_t n, k, n_stride, k_stride;
 };
 
-// y[m, n] = sum over pairs of x[m, k] w[n, k], and more.
+// y[m, n] = sum over k of x[m, k] w[n, k], and more.
 struct LinearPlan {
   std::int64_t m, n, y_stride;
   std::int64_t first_panel, last_panel;
-  int pairs;
-  std::int64_t k[2], x_stride[2];
+  std::int64_t k, x_stride;
   bool bias, add;
   std::int64_t add_stride;
   Epilogue epilogue;

@@ -15,14 +15,9 @@ std::shared_ptr<const void> parse_layer_norm(const NativeArguments& arguments) {
   plan->length = reader.positive("length");
   plan->weight = reader.flag("weight");
   plan->bias = reader.flag("bias");
-  plan->residual = reader.flag("residual");
-  plan->sum = reader.flag("sum");
-  if (plan->sum && !plan->residual) reader.refuse("writes a sum only if there is a residual");
-  plan->rows = read_rows(reader, 4);
+  plan->rows = read_rows(reader, 2);
   plan->eps = reader.number(0);
-  const std::size_t operands =
-      2 + std::size_t{plan->sum} + plan->weight + plan->bias + plan->residual;
-  plan->epilogue = read_epilogue(reader, operands, 1);
+  plan->epilogue = read_epilogue(reader, 2 + std::size_t{plan->weight} + plan->bias, 1);
   return plan;
 }
 

@@ -8,11 +8,11 @@ namespace nimble {
 
 inline constexpr std::int64_t kMaxNormChannels = 4096;  // of group_norm on channels-last tensors
 
-// y = (x + residual) normalised * weight + bias, for rows of `length` elements.
+// y = x normalised * weight + bias, for rows of `length` elements.
 struct LayerNormPlan {
-  Rows rows;  // of y, x, residual, sum
+  Rows rows;  // of y, x
   std::int64_t length;
-  bool weight, bias, residual, sum;
+  bool weight, bias;
   float eps;
   Epilogue epilogue;
 };

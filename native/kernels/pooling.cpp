@@ -1,6 +1,5 @@
 // Parses the poolings of channels-last tensors.
 #include "families.h"
-#include "parse_program.h"
 #include "pooling.h"
 #include "reader.h"
 
@@ -46,7 +45,7 @@ std::shared_ptr<const void> parse(const NativeArguments& arguments) {
       plan->divisor = static_cast<float>(reader.size("divisor"));
     }
   }
-  plan->epilogue = read_epilogue(reader, 2, 0);
+  reader.end(2, 0);
   return plan;
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "dispatch.h"
-#include "program.h"
 
 namespace nimble {
 
@@ -19,7 +18,6 @@ struct PoolPlan {
   PoolAxis h, w;
   std::int64_t y_n, y_h, y_w, x_n, x_h, x_w;  // strides
   float divisor;                              // 0: the number of elements
-  Epilogue epilogue;
 };
 
 NIMBLE_KERNEL(pool_nhwc)

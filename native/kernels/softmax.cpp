@@ -14,11 +14,8 @@ std::shared_ptr<const void> parse(const NativeArguments& arguments) {
   auto plan = std::make_shared<SoftmaxPlan>();
   plan->logarithm = kLogarithm;
   plan->length = reader.positive("length");
-  plan->mask = reader.flag("mask");
-  plan->mask_inner = reader.stride("mask stride");
-  plan->rows = read_rows(reader, 3);
-  plan->scale = reader.number(0);
-  reader.end(2 + std::size_t{plan->mask}, 1);
+  plan->rows = read_rows(reader, 2);
+  reader.end(2, 0);
   return plan;
 }
 

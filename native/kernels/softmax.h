@@ -6,11 +6,9 @@
 namespace nimble {
 
 struct SoftmaxPlan {
-  Rows rows;  // of y, x, mask
+  Rows rows;  // of y, x
   std::int64_t length;
-  bool logarithm, mask;
-  std::int64_t mask_inner;  // stride
-  float scale;
+  bool logarithm;
 };
 
 NIMBLE_KERNEL(softmax)

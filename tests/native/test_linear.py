@@ -85,15 +85,6 @@ def test_an_epilogue_with_a_residual_and_a_broadcast_scale() -> None:
     close(y, exact / 2)
 
 
-@pytest.mark.parametrize("m", [1, 4])
-def test_two_products(m: int) -> None:
-    x, h, w, u, bias = (torch.randn(s) for s in ((m, 10), (m, 12), (40, 10), (40, 12), (40,)))
-    y = torch.empty(m, 40)
-    ints = [m, 40, 40, 0, 3, 10, 10, 12, 12, 1, 0, 0]
-    run("linear2.float32", [y, x, packed(w), h, packed(u), bias], ints)
-    close(y, x.double() @ w.double().t() + h.double() @ u.double().t() + bias)
-
-
 @pytest.mark.parametrize(
     ("ints", "message"),
     [

@@ -19,6 +19,7 @@ from nimble import _core
 LIBC = ctypes.CDLL(None)
 SLEEP = ctypes.cast(LIBC.usleep, ctypes.c_void_p).value
 cells = (ctypes.c_float * 400)()
+ADD = [1, 2, 1, 1, *[0, 1] * 3, 1, _core.opcodes()["add"], 2, 0, 1, 0]
 
 def network(layers=50):
     # cells[i+1] = cells[i] + cells[0], two layers to each stream in turn
@@ -27,7 +28,7 @@ def network(layers=50):
         stream = i // 2 % 2
         if i > 0:
             tape.wait(stream, i - 1)
-        tape.native(stream, i, "add.float32", [(0, 4 * i + 4), (0, 4 * i), (0, 0)], [1], [])
+        tape.native(stream, i, "pointwise.float32", [(0, 4 * i + 4), (0, 4 * i), (0, 0)], ADD, [])
     tape.set_slot(0, ctypes.addressof(cells))
     tape.finish()
     return tape

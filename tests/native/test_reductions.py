@@ -27,20 +27,12 @@ def outer(*tensors: Tensor) -> list[int]:
 
 @pytest.mark.parametrize("kind", ["softmax", "log_softmax"])
 @pytest.mark.parametrize("length", [1, 5, 8, 17, 64, 1003])
-@pytest.mark.parametrize("mask_shape", [None, (1, 1, 4, 1), (2, 1, 1, 0), (1, 3, 4, 0)])
-def test_softmax(kind: str, length: int, mask_shape: tuple[int, ...] | None) -> None:
+@pytest.mark.parametrize("in_place", [False, True])
+def test_softmax(kind: str, length: int, in_place: bool) -> None:
     x = (torch.randn(2, 3, 4, length + 1) * 10)[..., 1:]
-    y = torch.empty(2, 3, 4, length)
-    mask = torch.zeros(1, 1, 1, 1)
-    if mask_shape is not None:
-        mask = torch.randn([n or length for n in mask_shape])
-        mask[mask > 1.2] = -INF
-        mask[..., 0] = 0.5
-    mask = mask.expand(y.shape)
-    tensors = [y, x] + [mask] * (mask_shape is not None)
-    ints = [length, mask_shape is not None, mask.stride(-1), *outer(y, x, mask)]
-    run(f"{kind}.float32", tensors, ints, [0.3])
-    exact = getattr(torch, kind)(x.double() * 0.3 + mask, -1)
+    exact = getattr(torch, kind)(x.double(), -1)
+    y = x if in_place else torch.empty(2, 3, 4, length)
+    run(f"{kind}.float32", [y, x], [length, *outer(y, x)])
     torch.testing.assert_close(y.double(), exact, rtol=4e-6, atol=2e-6)
 
 
@@ -48,7 +40,7 @@ def test_softmax_of_special_values() -> None:
     rows = [[INF, 0, 1], [-INF, -INF, -INF], [NAN, 1, 2], [-INF, 3, 3], [3e38, -3e38, 3e38]]
     x = torch.tensor(rows)
     y = torch.empty_like(x)
-    run("softmax.float32", [y, x], [3, 0, 0, *outer(y, x, x)], [1.0])
+    run("softmax.float32", [y, x], [3, *outer(y, x)])
     close(y, torch.softmax(x, -1).double())
 
 
@@ -165,8 +157,8 @@ def test_an_index_out_of_range_is_an_error(index: int) -> None:
 @pytest.mark.parametrize(
     ("kernel", "ints", "floats", "message"),
     [
-        ("softmax.float32", [0], [1.0], "length 0"),
-        ("softmax.float32", [4, 0, 0, 0], [], "has no float 0"),
+        ("softmax.float32", [0], [], "length 0"),
+        ("softmax.float32", [4, 0], [1.0], "takes 0 floats, not 1"),
         ("sum.float32", [6], [], "outer dimensions 6"),
         ("sum.float32", [1, -1], [], "outer size -1"),
         ("argmax.float32", [0, 1], [], "length 0"),

@@ -58,7 +58,7 @@ struct Head {
         for (std::int64_t i = 0; i < n; ++i) row[i] = 0.0f;
         factor[r] = 0.0f;
       } else {
-        const float sum = exp_row(row, n, top);
+        const float sum = exp_row(row, row, n, top);
         factor[r] = 1.0f / sum;
         if (sums) log_of_sum = top + __builtin_logf(sum);
       }

@@ -8,8 +8,8 @@ namespace {
 
 struct Matrices {
   float* y;
-  const float* x[2];
-  const float* w[2];
+  const float* x;
+  const float* w;
   const float* bias;
   const float* add;
 };
@@ -31,12 +31,8 @@ void tile_at(const LinearPlan& plan, const Matrices& at, const Block& block, std
   Tile<kRows, 1, kParts> tile;
   tile.clear();
   const std::int64_t w_row = panel * kPanel;
-  tile.add(at.x[0] + row * plan.x_stride[0] + block.k, plan.x_stride[0],
-           at.w[0] + plan.k[0] * w_row + block.k * kPanel, kPanel, 0, block.k_end - block.k);
-  if (plan.pairs == 2) {
-    tile.add(at.x[1] + row * plan.x_stride[1], plan.x_stride[1], at.w[1] + plan.k[1] * w_row, kPanel,
-             0, plan.k[1]);
-  }
+  tile.add(at.x + row * plan.x_stride + block.k, plan.x_stride,
+           at.w + plan.k * w_row + block.k * kPanel, kPanel, 0, block.k_end - block.k);
   const bool first = block.k == 0;
 #pragma GCC unroll 2
   for (int c = 0; c < kPerPanel; ++c) {
@@ -72,7 +68,7 @@ void rows_at(const LinearPlan& plan, const Matrices& at, const Block& block, std
 
 void multiply(const LinearPlan& plan, const Matrices& at, const Block& block) {
   const std::int64_t rows = block.row_end - block.row, columns = block.k_end - block.k;
-  const std::int64_t most_rows = rows_together(kTileRows, plan.x_stride[0]);
+  const std::int64_t most_rows = rows_together(kTileRows, plan.x_stride);
   const std::int64_t groups = (rows + most_rows - 1) / most_rows;
   // A group alone reads weights once, in order.
   const std::int64_t at_once = groups == 1 ? plan.last_panel : kPanelsAtOnce;
@@ -84,7 +80,7 @@ void multiply(const LinearPlan& plan, const Matrices& at, const Block& block) {
       // The next panels on their way to the second-level cache, a few lines at a time.
       const std::int64_t upto = least(columns, fetched + (columns + groups - 1) / groups);
       for (std::int64_t panel = last; panel < next_last; ++panel) {
-        const float* w = at.w[0] + (panel * plan.k[0] + block.k) * kPanel;
+        const float* w = at.w + (panel * plan.k + block.k) * kPanel;
         for (std::int64_t k = fetched; k < upto; ++k) __builtin_prefetch(w + k * kPanel, 0, 2);
       }
       fetched = upto;
@@ -112,14 +108,12 @@ void linear(void* context) {
   Matrices at{};
   std::size_t next = 0;
   at.y = call.operand<float>(next++);
-  for (int i = 0; i < plan.pairs; ++i) {
-    at.x[i] = call.operand<const float>(next++);
-    at.w[i] = call.operand<const float>(next++);
-  }
+  at.x = call.operand<const float>(next++);
+  at.w = call.operand<const float>(next++);
   if (plan.bias) at.bias = call.operand<const float>(next++);
   if (plan.add) at.add = call.operand<const float>(next++);
-  const std::int64_t k = plan.k[0];
-  if (plan.pairs > 1 || plan.m <= kTileRows || plan.m * k <= kCached) {
+  const std::int64_t k = plan.k;
+  if (plan.m <= kTileRows || plan.m * k <= kCached) {
     multiply(plan, at, {0, plan.m, 0, k});
   } else {
     in_parts(plan.m, kCached / least(k, kCachedColumns), [&](std::int64_t row, std::int64_t end) {

@@ -23,12 +23,6 @@ NIMBLE_INLINE void normalise(float* y, const float* x, std::int64_t n, float mea
         left);
 }
 
-NIMBLE_INLINE void add_rows(float* y, const float* a, const float* b, std::int64_t n) {
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) store(y + i, load(a + i) + load(b + i));
-  if (i < n) store(y + i, load(a + i, n - i) + load(b + i, n - i), n - i);
-}
-
 NIMBLE_INLINE float inverse_root(float x) { return 1.0f / __builtin_sqrtf(x); }
 
 NIMBLE_INLINE float squares_around(const float* x, std::int64_t n, float mean) {
@@ -43,9 +37,7 @@ void normalise_rows(void* context) {
   const auto& plan = *static_cast<const LayerNormPlan*>(call.plan);
   std::size_t next = 0;
   auto* y = call.operand<float>(next++);
-  float* sum_out = plan.sum ? call.operand<float>(next++) : nullptr;
   const auto* x = call.operand<const float>(next++);
-  const float* residual = plan.residual ? call.operand<const float>(next++) : nullptr;
   const float* weight = plan.weight ? call.operand<const float>(next++) : nullptr;
   const float* bias = plan.bias ? call.operand<const float>(next++) : nullptr;
   const std::int64_t n = plan.length;
@@ -53,11 +45,6 @@ void normalise_rows(void* context) {
   for (std::int64_t r = 0; r < plan.rows.count; ++r, walk.next()) {
     float* out = y + walk.at[0];
     const float* in = x + walk.at[1];
-    if (residual) {
-      float* sum = sum_out ? sum_out + walk.at[3] : out;
-      add_rows(sum, in, residual + walk.at[2], n);
-      in = sum;
-    }
     const auto length = static_cast<float>(n);
     const float mean = kMean ? sum_of(in, n) / length : 0.0f;
     const float scale = inverse_root(squares_around(in, n, mean) / length + plan.eps);

@@ -1,6 +1,6 @@
 #include "../pooling.h"
 
-#include "program.h"
+#include "../../core/kernels.h"
 #include "vec.h"
 
 namespace nimble::NIMBLE_ISA {
@@ -94,11 +94,10 @@ void pool_nhwc(void* context) {
   auto* y = call.operand<float>(0);
   const auto* x = call.operand<const float>(1);
   const bool adaptive = plan.kind == Pooling::adaptive_mean;
-  std::int64_t number = 0;
   for (std::int64_t n = 0; n < plan.n; ++n) {
     for (std::int64_t i = 0; i < plan.h.out; ++i) {
       const Window h = window_at(plan.h, i, adaptive);
-      for (std::int64_t k = 0; k < plan.w.out; ++k, ++number) {
+      for (std::int64_t k = 0; k < plan.w.out; ++k) {
         const Window w = window_at(plan.w, k, adaptive);
         float* out = y + n * plan.y_n + i * plan.y_h + k * plan.y_w;
         const bool three = h.count == 3 && w.count == 3;
@@ -106,7 +105,6 @@ void pool_nhwc(void* context) {
                               ? (three ? pool_pixel<true, 3> : pool_pixel<true, 0>)
                               : (three ? pool_pixel<false, 3> : pool_pixel<false, 0>);
         pool(plan, out, x + n * plan.x_n, h, w);
-        if (plan.epilogue.present) finish(plan.epilogue, call, out, number, 0, plan.channels);
       }
     }
   }

@@ -14,18 +14,15 @@ void softmax(void* context) {
   for (std::int64_t r = 0; r < plan.rows.count; ++r, walk.next()) {
     float* y = call.operand<float>(0) + walk.at[0];
     const float* x = call.operand<const float>(1) + walk.at[1];
-    const Floats scale = splat(plan.scale);
-    map_row(y, x, n, [scale](Floats v) __attribute__((always_inline)) { return v * scale; });
-    if (plan.mask) add_mask(y, call.operand<const float>(2) + walk.at[2], plan.mask_inner, n);
-    const float top = largest_of(y, n);
+    const float top = largest_of(x, n);
     if (plan.logarithm) {
       const Floats m = splat(top);
       const float total =
-          sum_of(y, n, [m](Floats v) __attribute__((always_inline)) { return exp_of_negative(v - m); });
+          sum_of(x, n, [m](Floats v) __attribute__((always_inline)) { return exp_of_negative(v - m); });
       const Floats shift = splat(log_of(splat(total))[0]);
-      map_row(y, y, n, [&](Floats v) __attribute__((always_inline)) { return (v - m) - shift; });
+      map_row(y, x, n, [&](Floats v) __attribute__((always_inline)) { return (v - m) - shift; });
     } else {
-      const Floats factor = splat(1.0f / exp_row(y, n, top));
+      const Floats factor = splat(1.0f / exp_row(y, x, n, top));
       map_row(y, y, n, [factor](Floats v) __attribute__((always_inline)) { return v * factor; });
     }
   }

@@ -14,7 +14,7 @@ NIMBLE_INLINE void add_mask(float* x, const float* mask, std::int64_t step, std:
   }
 }
 
-// x = f(x)
+// y = f(x)
 template <class F>
 NIMBLE_INLINE void map_row(float* y, const float* x, std::int64_t n, F f) {
   std::int64_t i = 0;
@@ -22,26 +22,26 @@ NIMBLE_INLINE void map_row(float* y, const float* x, std::int64_t n, F f) {
   if (i < n) store(y + i, f(load(x + i, n - i)), n - i);
 }
 
-// x = exp(x - largest); returns the sum.
-NIMBLE_INLINE float exp_row(float* x, std::int64_t n, float largest) {
+// y = exp(x - largest), which may be x itself; returns the sum.
+NIMBLE_INLINE float exp_row(float* y, const float* x, std::int64_t n, float largest) {
   const Floats top = splat(largest);
   Floats a = splat(0.0f), b = a;
   std::int64_t i = 0;
   for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
     const Floats p = exp_of_negative(load(x + i) - top), q = exp_of_negative(load(x + i + kLanes) - top);
-    store(x + i, p);
-    store(x + i + kLanes, q);
+    store(y + i, p);
+    store(y + i + kLanes, q);
     a += p;
     b += q;
   }
   for (; i + kLanes <= n; i += kLanes) {
     const Floats p = exp_of_negative(load(x + i) - top);
-    store(x + i, p);
+    store(y + i, p);
     a += p;
   }
   if (i < n) {
     const Floats p = exp_of_negative(load(x + i, n - i) - top);
-    store(x + i, p, n - i);
+    store(y + i, p, n - i);
     b += select(first(n - i), p, splat(0.0f));
   }
   return sum(a + b);

@@ -26,10 +26,8 @@ def _last(graph: Values, task: Task, given: Given) -> NativeCall | None:
         return None
     if result.strides[-1] != 1 or source.strides[-1] != 1:
         return None
-    none = [0] * len(outer)
-    ints = [length, int(weight is not None), int(bias is not None), 0, 0, len(outer), *outer]
-    # The order of the strides: y, x, residual, sum.
-    ints += [*result.strides[:-1], *source.strides[:-1], *none, *none]
+    ints = [length, int(weight is not None), int(bias is not None), len(outer), *outer]
+    ints += [*result.strides[:-1], *source.strides[:-1]]
     operands = [y, x.id] + [arg.id for arg in (weight, bias) if isinstance(arg, Ref)]
     return NativeCall(
         f"{task.op.removeprefix('nimble.')}.float32", (*operands, *end.extras), (*ints, *tail[0]),

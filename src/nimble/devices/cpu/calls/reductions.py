@@ -54,11 +54,10 @@ def _softmax(graph: Values, task: Task, given: Given) -> NativeCall | None:
     if source.shape[dim] > 1 and not source.strides[dim] == result.strides[dim] == 1:
         return None
     outer = [_without(value, source, (dim,)) for value in (result, source)]
-    rows = _rows(source, dim, *outer, [0] * len(outer[0]))
+    rows = _rows(source, dim, *outer)
     if rows is None:
         return None
-    ints = (source.shape[dim], 0, 0, *rows)
-    return NativeCall(f"{given['kind']}.float32", (y, x), ints, (1.0,))
+    return NativeCall(f"{given['kind']}.float32", (y, x), (source.shape[dim], *rows))
 
 
 def _cumsum(graph: Values, task: Task, given: Given) -> NativeCall | None:
