@@ -9,8 +9,7 @@ namespace {
 using Steps = StatisticsPlan::Steps;
 
 constexpr std::int64_t kChannels = 1024;      // whose sums are kept at once
-constexpr std::int64_t kBlock = 16 << 10;     // bytes of pixels that are gone through strip by strip
-constexpr std::int64_t kRun = 256;            // elements whose sum is kept apart, to be more precise
+constexpr std::int64_t kRun = 16;             // pixels that are summed up in float, and gone through strip by strip
 
 // What is summed up for an element: of moments its distance from `around` and that squared, of a
 // gradient itself and its product with such a distance.
@@ -28,11 +27,17 @@ struct Gradient {
   }
 };
 
+NIMBLE_INLINE void add(Floats run, double* sums) {
+  float lanes[kLanes];
+  store(lanes, run);
+  for (int lane = 0; lane < kLanes; ++lane) sums[lane] += static_cast<double>(lanes[lane]);
+}
+
 // kVectors vectors of channels over `count` pixels without a gap between channels.
 template <class Kind, int kVectors, bool kPartial>
 NIMBLE_INLINE void strip(const float* x, std::int64_t x_step, const float* g, std::int64_t g_step,
-                         std::int64_t count, const float* around, float* first_sum,
-                         float* second_sum, std::int64_t left) {
+                         std::int64_t count, const float* around, double* first_sum,
+                         double* second_sum, std::int64_t left) {
   const auto get = [&](const float* p) { return kPartial ? load(p, left) : load(p); };
   Floats a[kVectors], b[kVectors], center[kVectors];
 #pragma GCC unroll 4
@@ -46,20 +51,18 @@ NIMBLE_INLINE void strip(const float* x, std::int64_t x_step, const float* g, st
   }
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
-    store(first_sum + kLanes * v, load(first_sum + kLanes * v) + a[v]);
-    store(second_sum + kLanes * v, load(second_sum + kLanes * v) + b[v]);
+    add(a[v], first_sum + kLanes * v);
+    add(b[v], second_sum + kLanes * v);
   }
 }
 
 // Up to kChannels channels, innermost in memory. All arrays have room for whole vectors.
 template <class Kind>
 void channels_last(const StatisticsPlan& plan, const float* x, const float* g, std::int64_t channels,
-                   const float* around, float* first_sum, float* second_sum) {
-  // Short runs are more precise, too.
-  const std::int64_t rows = most<std::int64_t>(1, least<std::int64_t>(64, kBlock / (4 * channels)));
+                   const float* around, double* first_sum, double* second_sum) {
   for (std::int64_t n = 0; n < plan.n; ++n) {
-    for (std::int64_t p = 0; p < plan.pixels; p += rows) {
-      const std::int64_t count = least(rows, plan.pixels - p);
+    for (std::int64_t p = 0; p < plan.pixels; p += kRun) {
+      const std::int64_t count = least(kRun, plan.pixels - p);
       const float* xs = x + n * plan.x.batch + p * plan.x.pixel;
       const float* gs = g + n * plan.gradient.batch + p * plan.gradient.pixel;
       std::int64_t c = 0;
@@ -82,12 +85,12 @@ void channels_last(const StatisticsPlan& plan, const float* x, const float* g, s
 // One channel, pixel by pixel.
 template <class Kind>
 void channel(const StatisticsPlan& plan, const float* x, const float* g, float around,
-             float& first_sum, float& second_sum) {
+             double& first_sum, double& second_sum) {
   const Floats center = splat(around);
   const bool dense = plan.x.pixel == 1 && plan.gradient.pixel == 1;
   for (std::int64_t n = 0; n < plan.n; ++n, x += plan.x.batch, g += plan.gradient.batch) {
     for (std::int64_t p = 0; p < plan.pixels;) {
-      const std::int64_t stop = least(plan.pixels, p + kRun);
+      const std::int64_t stop = least(plan.pixels, p + kRun * kLanes);
       Floats a = splat(0.0f), b = a;
       double rest = 0, other_rest = 0;
       for (; dense && p + kLanes <= stop; p += kLanes) Kind::add(load(x + p), load(g + p), center, a, b);
@@ -97,8 +100,8 @@ void channel(const StatisticsPlan& plan, const float* x, const float* g, float a
         rest += one[0];
         other_rest += other[0];
       }
-      first_sum += static_cast<float>(rest + sum(a));
-      second_sum += static_cast<float>(other_rest + sum(b));
+      first_sum += rest + static_cast<double>(sum(a));
+      second_sum += other_rest + static_cast<double>(sum(b));
     }
   }
 }
@@ -110,7 +113,8 @@ void each_channel(const StatisticsPlan& plan, const float* x, const float* g, Ar
   const bool last = plan.x.channel == 1 && plan.gradient.channel == 1;
   for (std::int64_t c = 0; c < plan.channels; c += kChannels) {
     const std::int64_t count = least(kChannels, plan.channels - c);
-    float around[kChannels + kLanes] = {}, first_sum[kChannels + kLanes] = {}, second_sum[kChannels + kLanes] = {};
+    float around[kChannels + kLanes] = {};
+    double first_sum[kChannels + kLanes] = {}, second_sum[kChannels + kLanes] = {};
     const float* xs = x + c * plan.x.channel;
     const float* gs = g + c * plan.gradient.channel;
     for (std::int64_t i = 0; i < count; ++i) around[i] = around_of(c + i);
@@ -134,15 +138,15 @@ void moments(void* context) {
   float* mean = call.operand<float>(0);
   float* variance = call.operand<float>(1);
   const float* x = call.operand<const float>(2);
-  const auto count = static_cast<float>(plan.n * plan.pixels);
+  const auto count = static_cast<double>(plan.n * plan.pixels);
   // Around the first pixel: sums around 0 lose the digits that a large mean and a small variance
   // have in common.
   each_channel<Moments>(
       plan, x, x, [&](std::int64_t c) { return x[c * plan.x.channel]; },
-      [&](std::int64_t c, float around, float distance, float squares) {
-        const float shift = distance / count;
-        mean[c] = around + shift;
-        variance[c] = most(0.0f, squares / count - shift * shift);
+      [&](std::int64_t c, float around, double distance, double squares) {
+        const double shift = distance / count;
+        mean[c] = static_cast<float>(around + shift);
+        variance[c] = static_cast<float>(most(0.0, squares / count - shift * shift));
       });
 }
 
@@ -155,9 +159,9 @@ void gradient_sums(void* context) {
   each_channel<Gradient>(
       plan, call.operand<const float>(2), call.operand<const float>(3),
       [&](std::int64_t c) { return mean[c]; },
-      [&](std::int64_t c, float, float gradient, float with_distance) {
-        total[c] = gradient;
-        product[c] = with_distance;
+      [&](std::int64_t c, float, double gradient, double with_distance) {
+        total[c] = static_cast<float>(gradient);
+        product[c] = static_cast<float>(with_distance);
       });
 }
 

@@ -15,13 +15,15 @@ def _statistics(graph: Values, task: Task, given: Given) -> NativeCall | None:
     """Sums over the batch and all pixels, of one image or of two."""
     read = tuple(refs(task.args))
     images = read[:1] if task.op == "nimble.moments" else read[:2]
-    steps = [_steps(graph[v]) for v in images]
+    joined = [_joined_steps(graph[v]) for v in images]
+    steps = [_steps(graph[v]) for v in images] if None in joined else joined
     if None in steps or any(graph[v].dtype is not DType.FLOAT32 for v in (*read, *task.writes)):
         return None
     if any(graph[v].strides != (1,) for v in (*read[len(images) :], *task.writes)):
         return None
     batch, channels, *space = graph[images[0]].shape
-    ints = [batch, channels, math.prod(space)]
+    pixels = math.prod(space)
+    ints = [batch, channels, pixels] if None in joined else [1, channels, batch * pixels]
     for step in steps:
         ints += step or ()
     kernel = f"{task.op.partition('.')[2]}.float32"
@@ -35,6 +37,15 @@ def _steps(value: Value) -> tuple[int, int, int] | None:
     pixel = even_step(value.shape[2:], value.strides[2:])
     channel = value.strides[1] if value.shape[1] > 1 else 1
     return None if pixel is None else (value.strides[0], channel, pixel)
+
+
+def _joined_steps(value: Value) -> tuple[int, int, int] | None:
+    """The same where all images are as one: channels last, or images of one pixel."""
+    steps = _steps(value)
+    if steps is None:
+        return None
+    pixel = even_step(value.shape[:1] + value.shape[2:], value.strides[:1] + value.strides[2:])
+    return None if pixel is None else (0, steps[1], pixel)
 
 
 def _weights(graph: Values, task: Task, given: Given) -> NativeCall | None:
