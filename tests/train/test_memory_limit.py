@@ -33,6 +33,16 @@ NETWORKS = {
         *(layer for _ in range(6) for layer in (nn.SiLU(), nn.Linear(256, 256))),
         nn.Linear(256, 4),
     ),
+    "attention": lambda: nn.Sequential(
+        nn.Flatten(0, 1),
+        nn.Linear(16, 32),
+        *(nn.TransformerEncoderLayer(32, 4, 64, 0.1, batch_first=True) for _ in range(3)),
+        nn.Flatten(),
+        nn.Linear(512, 4),
+        nn.Unflatten(0, (-1, 3)),
+        nn.Flatten(),
+        nn.Linear(12, 4),
+    ),
 }
 
 
@@ -43,7 +53,7 @@ def test_sixty_per_cent_of_the_arena_are_enough(name, workers, monkeypatch):
     torch.manual_seed(0)
     first = NETWORKS[name]()
     models = [first, copy.deepcopy(first)]
-    size = 64 if name == "convolutions" else 1024
+    size = 1024 if name in ("linear", "dropout") else 64
     x, y = torch.randn(size, 3, 16, 16), torch.randint(0, 4, (size,))
     steps = []
     limit = None

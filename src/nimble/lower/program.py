@@ -23,6 +23,8 @@ _MOST_INSTRUCTIONS = 48
 _MOST_OPERANDS = 32
 """Inputs and results. That many, and so many numbers, `native/kernels/program.h` has room for."""
 _MOST_NUMBERS = 32
+_TIMES_TRUTH = "aten.mul.Tensor"
+"""Takes truth values too, as 0 and 1, and gives numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +87,14 @@ def instructions(graph: Graph, task: Task) -> tuple[Instruction, ...] | None:
     builder = _OPERATORS.get(task.op)
     if builder is None or len(task.results) != 1 or task.results[0] is None:
         return None
-    inside = (DType.FLOAT32, DType.BOOL) if task.op in LOGIC else (DType.FLOAT32,)
-    if any(graph[v].dtype not in inside for v in (*task.reads, *task.writes)):
+    with_truth = (DType.FLOAT32, DType.BOOL)
+    read = with_truth if task.op in LOGIC or task.op == _TIMES_TRUTH else (DType.FLOAT32,)
+    written = with_truth if task.op in LOGIC else (DType.FLOAT32,)
+    if not all(
+        graph[v].dtype in dtypes
+        for values, dtypes in ((task.reads, read), (task.writes, written))
+        for v in values
+    ):
         return None
     if len(graph[task.results[0]].shape) > MOST_DIMS or graph[task.results[0]].numel == 0:
         return None

@@ -88,7 +88,7 @@ def epilogue(
     ints = [len(end.extras)]
     for v in end.extras:
         strides = row(graph[v])
-        if strides is None or graph[v].dtype is not DType.FLOAT32:
+        if strides is None or graph[v].dtype not in (DType.FLOAT32, DType.BOOL):
             return None
         ints += [DTYPES[graph[v].dtype], *strides]
     inputs = 1 + len(end.extras)
