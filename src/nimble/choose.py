@@ -299,7 +299,7 @@ def _measure_replays(
         best = _preferred(plans, times)
     choice = plans[-1].decision.reason
     if len(replays) > 1:
-        choice = ", ".join(_tried(plan, min(ns)) for plan, ns in zip(plans, times, strict=True))
+        choice = ", ".join(_tried(one, min(ns)) for one, ns in zip(variants, times, strict=True))
         choice += _why(plans, times, best)
     measured = int(statistics.median(times[best]))
     kept = variants[best]
@@ -340,7 +340,17 @@ def _why(plans: list[Schedule], times: list[list[int]], kept: int) -> str:
     return f": that of {min(times[kept]) / 1e6:.3f} ms is kept, for {less:.0%} less memory"
 
 
-def _tried(plan: Schedule, ns: int) -> str:
-    tiles = sum("/" in task.name for task in plan.graph.tasks)
-    streams = "1 stream" if len(plan.streams) == 1 else f"{len(plan.streams)} streams"
-    return f"{streams}{f' with {tiles} tiles' if tiles else ''} measured {ns / 1e6:.3f} ms"
+def _tried(variant: _Variant, ns: int) -> str:
+    count = len(variant.plan.streams)
+    streams = "1 stream" if count == 1 else f"{count} streams"
+    parts = sum("/" in task.name for task in variant.plan.graph.tasks)
+    called = _PARTS.get(variant.cut)
+    return f"{streams}{f' with {parts} {called}' if called else ''} measured {ns / 1e6:.3f} ms"
+
+
+_PARTS = {
+    "tiles": "tiles",
+    "some": "tiles where nothing else could run",
+    "strips": "strips and tiles",
+    "in order": "tiles in the order of the network",
+}

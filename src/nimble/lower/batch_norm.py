@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from nimble.graph import Arg, Edit, Graph, Ref, Role, Task
 from nimble.graph.edit import call
+from nimble.lower.kernels import FIXED
 from nimble.rewrite import fold_constants
 from nimble.rewrite.operators import arguments
 
 BATCH_NORM = "aten._native_batch_norm_legit_no_training.default"
-_FIXED = (Role.PARAMETER, Role.CONSTANT)
 
 
 def open_batch_norms(graph: Graph) -> Graph:
@@ -32,7 +32,7 @@ def _is_simple(graph: Graph, task: Task) -> bool:
     return (
         isinstance(given["running_mean"], Ref)
         and isinstance(given["running_var"], Ref)
-        and all(graph.content(arg.id).role in _FIXED for arg in read)
+        and all(graph.content(arg.id).role in FIXED for arg in read)
         and not any(graph.readers.get(v) or v in graph.outputs for v in unused)
         and len(graph[task.reads[0]].shape) >= 2
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from nimble.graph import Task, Value
+from nimble.graph import Role, Task, Value
 
 
 class Values(Protocol):
@@ -16,3 +16,7 @@ class Values(Protocol):
 
 Supported = Callable[[Values, Task], bool]
 """Whether the device has a kernel for a `nimble.` task."""
+PANEL = 16
+"""Output channels that lie side by side in packed weights."""
+FIXED = (Role.PARAMETER, Role.CONSTANT)
+"""What is the same in every call."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from nimble.graph import Arg, DType, Edit, Graph, Ref, Role, Symbol, Task, Value, contiguous_strides
 from nimble.graph.edit import call
+from nimble.lower.kernels import FIXED
 from nimble.rewrite import fold_constants, remove_dead_tasks
 from nimble.rewrite.operators import arguments, pure_tasks
 
@@ -15,7 +16,6 @@ _LAYER = "aten.mkldnn_rnn_layer.default"
 _LSTM = 2
 """The mode; PyTorch opens up other recurrent networks itself."""
 _MOST_STEPS = 1024
-_FIXED = (Role.PARAMETER, Role.CONSTANT)
 
 
 def open_recurrent(graph: Graph) -> Graph:
@@ -41,7 +41,7 @@ def _is_simple(graph: Graph, task: Task) -> bool:
     if not isinstance(x, Ref) or any(graph[v].dtype is not DType.FLOAT32 for v in task.reads):
         return False
     read = workspace is not None and graph.readers.get(workspace)
-    fixed = all(isinstance(w, Ref) and graph.content(w.id).role in _FIXED for w in weights)
+    fixed = all(isinstance(w, Ref) and graph.content(w.id).role in FIXED for w in weights)
     return fixed and not read and graph[x.id].numel > 0 and graph[x.id].shape[0] <= _MOST_STEPS
 
 

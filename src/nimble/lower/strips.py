@@ -22,7 +22,8 @@ from nimble.lower.tiles import Tiles
 
 _ROWWISE = {"nimble.convolution", "nimble.depthwise"}
 _CACHE = 1 << 20
-"""Bytes of a core's own cache."""
+"""Bytes of a core's own cache. The same on every machine: a saved engine is cut anew where it is
+loaded, and has to come out as it was."""
 _STRIP = 3 << 17
 """Bytes of input and result that a strip of an operator may have."""
 

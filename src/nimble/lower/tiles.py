@@ -7,38 +7,44 @@ channels, heads. The scheduler places tiles and whole tasks alike.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 from nimble.graph import Arg, DType, Edit, Graph, Ref, Role, Task, Value, refs
 from nimble.graph.edit import call
-from nimble.lower.kernels import Supported
+from nimble.lower.kernels import PANEL, Supported
 
-PANEL = 16
 _ROWS = 6
 """Of a matrix that are multiplied at once."""
 Given = dict[str, Any]
 
 
-def split(graph: Graph, pieces: int, least_ns: int, supported: Supported) -> Graph:
-    """The graph with every task that takes at least `least_ns` in as many tiles as `pieces`, where
-    that can be done. What is a tile already stays one."""
+def split(
+    graph: Graph,
+    pieces: int,
+    least_ns: int,
+    supported: Supported,
+    only: Container[int] | None = None,
+) -> Graph:
+    """The graph with every task, or `only` these, that takes at least `least_ns` in as many tiles
+    as `pieces`, where that can be done. What is a tile already stays one."""
     edit = Edit(graph)
     by_channels: set[int] = set()
-    for task in graph.tasks:
+    for t, task in enumerate(graph.tasks):
         splitting = Tiles(edit, task, pieces, by_channels)
-        whole = "/" not in task.name
-        tiles = splitting.made() if whole and task.cost >= least_ns else None
+        wanted = "/" not in task.name and (only is None or t in only)
+        tiles = splitting.made() if wanted and task.cost >= least_ns else None
         if tiles is None or not all(
             tile.op in _BY_BATCH or supported(edit.values, tile) for tile in tiles
         ):
             edit.tasks.append(task)
             continue
+        sizes = [edit.values[tile.writes[0]].numel for tile in tiles]
         edit.tasks += [
-            replace(tile, kernel=task.kernel, cost=max(1, task.cost // len(tiles)))
-            for tile in tiles
+            replace(tile, kernel=task.kernel, cost=max(1, task.cost * size // sum(sizes)))
+            for tile, size in zip(tiles, sizes, strict=True)
         ]
     return edit.done()
 
@@ -354,6 +360,24 @@ class Tiles:
             tiles.append(self.tile(len(tiles), args(start, stop), results, changed))
         return tiles
 
+    def reduce(self) -> list[Task] | None:
+        """Along a dimension that is kept: the outermost, or the channels of an image."""
+        (x,) = self._task.args
+        source, over = self.value(x), self._given["dims"]
+        kept = [d for d in range(len(source.shape)) if d not in over]
+        least = {d: PANEL if source.strides[d] == 1 else 1 for d in kept}
+        able = [d for d in kept if source.shape[d] >= self._pieces * least[d]]
+        if not able:
+            return None
+        dim = max(able, key=lambda d: source.strides[d])
+        mine = dim if len(self.result.shape) == len(source.shape) else kept.index(dim)
+        tiles: list[Task] = []
+        for start, stop in self.ranges(source.shape[dim], least[dim]):
+            result = self.slice(self._result, mine, start, stop)
+            args = (self.along(x, dim, source, start, stop),)
+            tiles.append(self.tile(len(tiles), args, (result,), {}))
+        return tiles
+
     def along_one(self) -> list[Task] | None:
         """What works along one dimension is cut along another."""
         return self.outermost(but=(self._given["dim"],))
@@ -499,6 +523,7 @@ _SPLITS: dict[str, Callable[[Tiles], list[Task] | None]] = {
     "nimble.group_norm": Tiles.group_norm,
     "nimble.matmul": Tiles.matmul,
     "nimble.softmax": Tiles.along_one,
+    "nimble.reduce": Tiles.reduce,
     "nimble.resample": Tiles.resample,
     "nimble.scatter": Tiles.scatter,
     "nimble.attention": Tiles.attention,

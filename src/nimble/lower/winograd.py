@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from nimble.graph import Arg, DType, Edit, Graph, Ref, Role, Task
 from nimble.graph.edit import call
-from nimble.lower.heads import PANEL
+from nimble.lower.kernels import PANEL
 from nimble.rewrite import fold_constants
 
 SIDES = (4, 2)

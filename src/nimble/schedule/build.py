@@ -165,6 +165,8 @@ def _decision(
         reason = f"{widest} would do for the independent tasks, but not with so few waits"
     elif streams is None:
         reason = f"{used} tasks are independent of one another, and no more"
+    elif streams == 1:
+        reason = "no more were allowed"
     elif used > 1:
         reason = f"predicted {predicted:,} ns instead of {timing.total:,} ns on one"
     else:

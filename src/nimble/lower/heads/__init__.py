@@ -17,12 +17,12 @@ from nimble.lower.heads import (
     padding,
     reductions,
 )
-from nimble.lower.heads.opening import PANEL, Conversion, Opening, is_image
+from nimble.lower.heads.opening import Conversion, Opening, is_image
 from nimble.lower.kernels import Supported
 from nimble.rewrite import fold_constants, remove_dead_tasks
 from nimble.rewrite.operators import arguments, pure_tasks
 
-__all__ = ["PANEL", "is_image", "open_heads"]
+__all__ = ["is_image", "open_heads"]
 
 _CONVERSIONS: dict[str, Conversion] = {
     **attention.CONVERSIONS,

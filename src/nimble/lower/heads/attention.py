@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from nimble.graph import Arg, DType, Role, Task, Value
 from nimble.graph.edit import call
-from nimble.lower.heads.opening import PANEL, Conversion, Given, Opening
+from nimble.lower.heads.opening import Conversion, Given, Opening
+from nimble.lower.kernels import PANEL
 
 _ROWS = 6
 """Queries whose scores are kept at once: kAttentionRows of native/kernels/attention.h."""

@@ -13,8 +13,9 @@ from itertools import product
 
 from nimble.graph import Arg, DType, Ref, Role, Task
 from nimble.graph.edit import call, is_dense
-from nimble.lower.heads.opening import PANEL, Conversion, Given, Opening, spread
+from nimble.lower.heads.opening import Conversion, Given, Opening, spread
 from nimble.lower.heads.padding import taken_over
+from nimble.lower.kernels import PANEL
 from nimble.lower.layout import channels_last
 from nimble.lower.program import Program
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from nimble.graph import Arg, DType, Ref, Role, Task, Value
 from nimble.graph.edit import call
-from nimble.lower.heads.opening import PANEL, Conversion, Given, Opening
+from nimble.lower.heads.opening import Conversion, Given, Opening
+from nimble.lower.kernels import PANEL
 
 _MOST_INSIDE = 2**20
 

@@ -18,11 +18,9 @@ from nimble.graph import (
     contiguous_strides,
 )
 from nimble.graph.edit import call, reading
+from nimble.lower.kernels import FIXED, PANEL
 from nimble.lower.layout import channels_last
 
-PANEL = 16
-"""Output channels that lie side by side in packed weights."""
-_FIXED = (Role.PARAMETER, Role.CONSTANT)
 _CONTIGUOUS = Symbol("memory_format", "contiguous_format")
 Given = dict[str, Arg]
 
@@ -76,7 +74,7 @@ class Opening:
         if not isinstance(arg, Ref):
             return False
         content = self.edit.content(arg.id)
-        return content.role in _FIXED or content.id in self._from_fixed
+        return content.role in FIXED or content.id in self._from_fixed
 
     def unread(self, *results: int | None) -> bool:
         graph = self.graph
