@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from nimble.graph import Graph, Task
+from nimble.lower.activations import recognise_activations
 from nimble.lower.batch_norm import open_batch_norms
 from nimble.lower.concat import free_concatenations
+from nimble.lower.draws import keep_draws_small
 from nimble.lower.early import update_early
 from nimble.lower.fuse import fuse
+from nimble.lower.gates import gate_weights
 from nimble.lower.heads import open_heads
 from nimble.lower.kernels import Supported
 from nimble.lower.layout import lay_channels_last
@@ -30,9 +33,12 @@ def lower(graph: Graph, supported: Supported) -> tuple[Graph, tuple[Step, ...]]:
         ("open batch norms", open_batch_norms),
         ("open norms in training", open_training_norms),
         ("open recurrent layers", open_recurrent),
+        ("keep draws small", keep_draws_small),
         ("recognise norms", lambda g: recognise_norms(g, supported)),
+        ("recognise activations", recognise_activations),
         ("lay channels last", lambda g: lay_channels_last(g, POINTWISE)),
         ("choose kernels", lambda g: open_heads(g, supported)),
+        ("gate weights", lambda g: gate_weights(g, supported)),
         ("fuse", lambda g: fuse(g, supported)),
         ("make again", lambda g: remake(g, supported)),
         ("free concatenations", lambda g: free_concatenations(g, supported)),
