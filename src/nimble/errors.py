@@ -97,3 +97,7 @@ class StreamCaptureError(DeviceError):
         super().__init__(message)
         self.task = task
         self.rule = rule
+
+
+class RecompileWarning(UserWarning):
+    """An engine compiles again and again, which costs more than replays save."""

@@ -146,6 +146,15 @@ class Target:
         return tuple(m.training for m in self.submodules())
 
 
+def what_changed(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
+    """In what two fingerprints differ, in words."""
+    if before[2] != now[2] and len(before[2]) == len(now[2]):
+        differ = (a[0] for a, b in zip(before[2], now[2], strict=True) if a != b)
+        return "what it holds as " + ", ".join(map(repr, dict.fromkeys(differ)))
+    parts = ("its parameters or buffers", "its submodules", "its attributes", "its hooks")
+    return ", ".join(p for p, a, b in zip(parts, before, now, strict=True) if a != b)
+
+
 def all_names(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Parameters and buffers; one that is shared, under all its names."""
     for kind in (module.named_parameters, module.named_buffers):

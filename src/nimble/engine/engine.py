@@ -78,7 +78,7 @@ class Engine:
         self._place = Place(device.place, device.runs_python)
         self._strict = strict_shapes
         self._pad = pad
-        self._held = Plans(target, device, max_plans)
+        self._held = Plans(target, device, max_plans, name)
         self._binding: Binding | None = None
         self._lock = threading.RLock()
         _engines.add(self)

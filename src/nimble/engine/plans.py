@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch.utils.hooks import RemovableHandle
@@ -11,16 +12,21 @@ from torch.utils.hooks import RemovableHandle
 from nimble import _aten
 from nimble.capture import Parameters, Target
 from nimble.capture.contents import Snapshot
+from nimble.capture.target import what_changed
 from nimble.devices import Constants, Device
+from nimble.engine.churn import Churn
 from nimble.errors import UnfitError
 from nimble.plan import Plan
 from nimble.signature import Signature, type_text
+
+_PATIENCE = 5
+"""Of changes to a model: a few are somebody at work on it."""
 
 
 class Plans:
     """Plans by signature, bound to the tensors that the model's modules hold now."""
 
-    def __init__(self, target: Target | None, device: Device, most: int) -> None:
+    def __init__(self, target: Target | None, device: Device, most: int, name: str) -> None:
         self.target = target
         self.parameters = Parameters() if target is None else target.parameters()
         self.most = most
@@ -30,6 +36,8 @@ class Plans:
         self.epoch = 0
         """Another number when plans have come or gone."""
         self._plans: OrderedDict[Signature, Plan] = OrderedDict()
+        self._evicted = Churn(name, most + 1)
+        self._outdated = Churn(name, _PATIENCE)
         self._watch = self._places = _aten.Watch([], [])
         """Of tensors and of places that hold something; of the places only."""
         self._snapshot: Snapshot | None = None
@@ -51,8 +59,15 @@ class Plans:
         self._plans[plan.signature] = plan
         while len(self._plans) > self.most:
             self._plans.popitem(last=False)
+            self._evicted.drop(self._too_many)
         self.last = plan
         self._look_closely()
+
+    def _too_many(self) -> str:
+        return (
+            f"they come in more than {self.most} kinds, and the plan used longest ago makes room "
+            "for a new one. Raise max_plans=, or bring inputs to fewer shapes (padding)"
+        )
 
     def use(self, plan: Plan) -> None:
         """Note that a plan is about to be replayed."""
@@ -118,6 +133,9 @@ class Plans:
             self.target = self.target.renewed()
             self.parameters = self.target.parameters()
             now, fingerprint = self.target.named_tensors(), self.target.fingerprint()
+            outdated = [plan for plan in plans if plan.fingerprint != fingerprint]
+            if outdated:
+                self._outdated.drop(lambda: _changes(outdated[-1].fingerprint, fingerprint))
             plans = [plan for plan in plans if plan.fingerprint == fingerprint]
         self._bind_again(plans, now)
         self._look_closely()
@@ -163,3 +181,10 @@ class Plans:
             return False
         plan.tensors = fresh
         return True
+
+
+def _changes(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
+    return (
+        f"the model was changed between calls ({what_changed(before, now)}). What differs from "
+        "call to call is better a tensor, as an argument or as a buffer that is filled in place"
+    )
