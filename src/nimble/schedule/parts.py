@@ -58,10 +58,9 @@ class Parts:
             return
         content = self._layout.content[v]
         if content not in self._whole:
-            # Gaps between the elements of what one task writes are that task's to fill: nobody else
-            # has bytes there, and a view may count them as elements.
-            self._whole[content] = content in self._written.get(content, ()) or (
-                has_no_gaps(self._layout.graph[content]) and self._covers(content)
+            # A view of contents with gaps may count the gaps as elements, which nobody writes.
+            self._whole[content] = has_no_gaps(self._layout.graph[content]) and self._covers(
+                content
             )
         if not self._whole[content] and not self._covers(v):
             raise ProofError(
