@@ -194,7 +194,8 @@ class _Builder:
         if op is aten._local_scalar_dense.default:
             raise CaptureError(
                 f"the model turns a tensor into a Python number{at_line(node)}, which a replay "
-                f"cannot repeat. {OTHER_DOOR}"
+                f"cannot repeat; return the tensor, and take the number out of it after the call. "
+                f"{OTHER_DOOR}"
             )
         op = _PHYSICAL.get(op, op)
         if (why := why_refused(op, self._place)) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -132,6 +133,13 @@ class Program:
                     "loss_fn is called with what the model gives and the last of the step's "
                     "arguments; there is none"
                 )
+            if len(args) == 1 and not kwargs and _wants_arguments(model):
+                raise InputError(
+                    "loss_fn is called with the last of the step's arguments, and there is one: "
+                    "nothing is left for the model. Call step(inputs, target); of a batch that is "
+                    "a dict, step(target, **inputs) with the target taken out, or with "
+                    "loss_fn=None step(**batch) where the model computes its loss"
+                )
             made = self._loss_fn(model(*args[:-1], **kwargs), args[-1])
         loss = _loss_in(made)
         if loss.numel() != 1 or not loss.is_floating_point():
@@ -205,6 +213,12 @@ def _loss_in(made: Any) -> torch.Tensor:
             "tensor, a tuple that begins with one, or something with a `loss`"
         )
     return found
+
+
+def _wants_arguments(model: nn.Module) -> bool:
+    parameters = inspect.signature(model.forward).parameters.values()
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return any(p.kind in positional and p.default is p.empty for p in parameters)
 
 
 def _detached(thing: Any) -> Any:

@@ -17,6 +17,7 @@ from nimble.capture.target import Target
 from nimble.devices import Device
 from nimble.engine import Engine
 from nimble.engine.arguments import checked
+from nimble.engine.churn import Churn
 from nimble.errors import InputError
 from nimble.graph import Graph
 from nimble.settings import Settings
@@ -24,6 +25,10 @@ from nimble.train.arithmetic import arithmetic
 from nimble.train.hooks import Hooks
 from nimble.train.ledger import Ledger, Slot
 from nimble.train.program import Program, StepOptions
+
+_MOST_KINDS = 32
+"""Of engines that a step holds: enough for layers that are thawed one after the other."""
+_PATIENCE = 3
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,8 @@ class Step:
         Target.of(model)  # Refuses what cannot be captured at all.
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise InputError(
-                f"optimizer is a {type(optimizer).__name__}; expected one of torch.optim"
+                f"optimizer is a {type(optimizer).__name__}; expected one of torch.optim, which "
+                "may have several groups of parameters"
             )
         if loss_fn is not None and not callable(loss_fn):
             raise InputError(f"loss_fn is a {type(loss_fn).__name__}; expected a function or None")
@@ -108,6 +114,7 @@ class Step:
         elif self._reached is not None:
             found = self._reached.modules.items()
             self._modules |= {f"loss {name}".strip(): module for name, module in found}
+        _refuse_sparse(self._modules)
         self._ledger = Ledger(self._modules, optimizer, device.place)
         self._hooks = Hooks(self._modules, optimizer)
         self._sums, self._grads = nn.Module(), nn.Module()
@@ -115,6 +122,7 @@ class Step:
         """The parameters for which these have room."""
         self._engines: dict[_Kind, Engine] = {}
         self._programs: dict[_Kind, Program] = {}
+        self._dropped = Churn(name, _PATIENCE)
         self._turn = 0
         """Of the calls that one update takes."""
         self._summed: frozenset[str] = frozenset()
@@ -145,6 +153,15 @@ class Step:
             self._advance(reached)
             self._hooks.call()
             return result
+
+    def zero_grad(self) -> None:
+        """With `accumulate`, forget the gradients that were added up since the last update: the
+        next call is the first for another."""
+        with self._lock:
+            for held in self._sums._buffers.values():
+                assert held is not None
+                held.zero_()
+            self._turn, self._summed = 0, frozenset()
 
     def __reduce__(self) -> Any:
         raise InputError(
@@ -211,6 +228,10 @@ class Step:
             target = self._target(kind)
             engine = Engine(target, name, self.settings, self.device, max_plans=self._most)
             self._engines[kind] = engine
+            if len(self._engines) > _MOST_KINDS:
+                oldest = next(iter(self._engines))
+                del self._engines[oldest], self._programs[oldest]
+                self._dropped.drop(_why_dropped)
         return engine
 
     def _target(self, kind: _Kind) -> _StepTarget:
@@ -271,6 +292,23 @@ class Step:
 
     def _updated(self) -> Iterable[tuple[Slot, torch.Tensor]]:
         return zip(self._ledger.slots, self._ledger.parameters, strict=True)
+
+
+def _refuse_sparse(modules: Mapping[str, nn.Module]) -> None:
+    for root in modules.values():
+        for name, module in root.named_modules():
+            if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse:
+                raise InputError(
+                    f"{name!r} is an {type(module).__name__} with sparse=True, whose gradient has "
+                    "other rows in every step; make it with sparse=False"
+                )
+
+
+def _why_dropped() -> str:
+    return (
+        "what the optimizer updates, or which of its terms are not 0, was changed between steps. "
+        "Its numbers may change with every step, unless its code needs them as Python's"
+    )
 
 
 def _paths(slots: tuple[Slot, ...], reached: tuple[bool, ...]) -> frozenset[str]:
