@@ -19,6 +19,8 @@ struct Taps {
   const float* const* from;  // [tap][kPixels]
   const float* weights;      // [tap][channel][kPanel]
   Floats start[kPerPanel];   // the bias
+  // With every so many lines of weights, one is fetched that lies so far ahead.
+  std::int64_t every, ahead;
 };
 
 // Whether all of a tap lies outside of the image.
@@ -65,13 +67,18 @@ NIMBLE_INLINE void multiply(const Taps& tile, std::int64_t taps, std::int64_t in
       continue;
     }
     std::int64_t c = 0;
-    for (; c + Parts <= in; c += Parts) {
-#pragma GCC unroll 4
-      for (int part = 0; part < Parts; ++part) step(acc[part], x, c + part);
-    }
     if constexpr (Parts > 1) {
-      for (; c < in; ++c) step(acc[0], x, c);
+      for (; c + Parts <= in; c += Parts) {
+#pragma GCC unroll 4
+        for (int part = 0; part < Parts; ++part) step(acc[part], x, c + part);
+      }
+    } else {
+      while (c + tile.every <= in) {
+        __builtin_prefetch(w + tile.ahead, 0, 2);
+        for (const std::int64_t stop = c + tile.every; c < stop; ++c) step(acc[0], x, c);
+      }
     }
+    for (; c < in; ++c) step(acc[0], x, c);
   }
 #pragma GCC unroll 12
   for (int m = 0; m < M; ++m) {
@@ -333,16 +340,15 @@ struct Sweep {
   // another function, whose variables would take the registers of the inner loop.
   template <int M, bool Adds>
   [[gnu::noinline]] void groups_of(Taps tile_, End end, const Place* to, std::int64_t channel,
-                                   std::int64_t count, std::int64_t group, std::int64_t groups,
-                                   std::int64_t ahead) const {
+                                   std::int64_t count, std::int64_t group,
+                                   std::int64_t groups) const {
     tile_.from = from + group * taps * kPixels;
-    const float* next = tile_.weights + (taps * plan.in + group * ahead) * kPanel;
+    tile_.ahead = (taps * plan.in + group) * kPanel;
     for (; groups > 0; --groups) {
-      for (std::int64_t i = 0; i < ahead; ++i) __builtin_prefetch(next + i * kPanel, 0, 2);
-      next += ahead * kPanel;
       tile<M, Adds>(tile_, end, to, channel, count);
       activate(to, M, channel, count);
       tile_.from += taps * kPixels;
+      tile_.ahead += kPanel;
       to += M;
     }
   }
@@ -351,31 +357,29 @@ struct Sweep {
   template <int kMost, bool Adds>
   void groups_of_size(std::int64_t size, const Taps& tile_, const End& end, const Place* to,
                       std::int64_t channel, std::int64_t count, std::int64_t group,
-                      std::int64_t groups, std::int64_t ahead) const {
+                      std::int64_t groups) const {
     if constexpr (kMost > 1) {
       if (size < kMost) {
-        return groups_of_size<kMost - 1, Adds>(size, tile_, end, to, channel, count, group, groups,
-                                               ahead);
+        return groups_of_size<kMost - 1, Adds>(size, tile_, end, to, channel, count, group, groups);
       }
     }
-    groups_of<kMost, Adds>(tile_, end, to, channel, count, group, groups, ahead);
+    groups_of<kMost, Adds>(tile_, end, to, channel, count, group, groups);
   }
 
   template <bool Adds>
-  void panel_of_chunk(const Taps& tile_, const End& end, std::int64_t channel, std::int64_t count,
+  void panel_of_chunk(Taps tile_, const End& end, std::int64_t channel, std::int64_t count,
                       const Groups& groups) const {
-    // The next panel's weights on their way to the second-level cache, a few lines at a time. Not
-    // for a single group: it reads them once, in order, and the core itself fetches ahead better.
-    const std::int64_t lines = taps * plan.in;
-    const bool fetches = lines >= kFewLines && groups.count > 1;
-    const std::int64_t ahead = fetches ? lines / groups.count + 1 : 0;
+    // The next panel's weights on their way to the second-level cache, one line at a time: every
+    // group fetches others. Not for a single group: it reads them once, in order, and the core itself
+    // fetches ahead better.
+    const bool fetches = taps * plan.in >= kFewLines && groups.count > 1;
+    tile_.every = fetches ? groups.count : plan.in + 1;
     if (groups.larger > 0) {
       groups_of_size<kPixels, Adds>(groups.size + 1, tile_, end, place, channel, count, 0,
-                                    groups.larger, ahead);
+                                    groups.larger);
     }
     groups_of_size<kPixels, Adds>(groups.size, tile_, end, place + groups.larger * (groups.size + 1),
-                                  channel, count, groups.larger, groups.count - groups.larger,
-                                  ahead);
+                                  channel, count, groups.larger, groups.count - groups.larger);
   }
 
   // Of one image, or of all.

@@ -20,19 +20,25 @@ struct Block {
   std::int64_t row, row_end, k, k_end;
 };
 
+// With every so many lines of weights, one is fetched that lies so far ahead.
+struct Fetch {
+  std::int64_t every, ahead;
+};
+
 // Of the input, what stays in the second-level cache while weights pass by.
 constexpr std::int64_t kCached = 256 * 1024 / sizeof(float), kCachedColumns = 512;
 constexpr std::int64_t kPanelsAtOnce = 2;  // of weights, which stay there for all rows of a block
 
 // Rows [row, row + kRows) by a panel.
 template <int kRows, int kParts>
-void tile_at(const LinearPlan& plan, const Matrices& at, const Block& block, std::int64_t row,
-             std::int64_t panel) {
+void tile_at(const LinearPlan& plan, const Matrices& at, const Block& block, const Fetch& fetch,
+             std::int64_t row, std::int64_t panel) {
   Tile<kRows, 1, kParts> tile;
   tile.clear();
   const std::int64_t w_row = panel * kPanel;
-  tile.add(at.x + row * plan.x_stride + block.k, plan.x_stride,
-           at.w + plan.k * w_row + block.k * kPanel, kPanel, 0, block.k_end - block.k);
+  tile.add_fetching(at.x + row * plan.x_stride + block.k, plan.x_stride,
+                    at.w + plan.k * w_row + block.k * kPanel, block.k_end - block.k, fetch.every,
+                    fetch.ahead);
   const bool first = block.k == 0;
 #pragma GCC unroll 2
   for (int c = 0; c < kPerPanel; ++c) {
@@ -60,10 +66,10 @@ void tile_at(const LinearPlan& plan, const Matrices& at, const Block& block, std
 // One panel after the other, as they lie in memory: a core fetches one stream faster than two. Few
 // rows make their sums in parts, so that there are enough of them to work on at the same time.
 template <int kRows>
-void rows_at(const LinearPlan& plan, const Matrices& at, const Block& block, std::int64_t row,
-             std::int64_t panel, std::int64_t last) {
+void rows_at(const LinearPlan& plan, const Matrices& at, const Block& block, const Fetch& fetch,
+             std::int64_t row, std::int64_t panel, std::int64_t last) {
   constexpr int kParts = kRows == 1 ? 4 : kRows <= 3 ? 2 : 1;
-  for (; panel < last; ++panel) tile_at<kRows, kParts>(plan, at, block, row, panel);
+  for (; panel < last; ++panel) tile_at<kRows, kParts>(plan, at, block, fetch, row, panel);
 }
 
 void multiply(const LinearPlan& plan, const Matrices& at, const Block& block) {
@@ -74,19 +80,14 @@ void multiply(const LinearPlan& plan, const Matrices& at, const Block& block) {
   const std::int64_t at_once = groups == 1 ? plan.last_panel : kPanelsAtOnce;
   for (std::int64_t p = plan.first_panel; p < plan.last_panel; p += at_once) {
     const std::int64_t last = least(p + at_once, plan.last_panel);
-    const std::int64_t next_last = least(last + at_once, plan.last_panel);
-    std::int64_t fetched = 0;
+    // The next panels on their way to the second-level cache, one line at a time: every group
+    // fetches others.
+    Fetch fetch{groups == 1 ? columns + 1 : groups, at_once * plan.k * kPanel};
     in_groups(rows, most_rows, [&](std::int64_t row, std::int64_t count) {
-      // The next panels on their way to the second-level cache, a few lines at a time.
-      const std::int64_t upto = least(columns, fetched + (columns + groups - 1) / groups);
-      for (std::int64_t panel = last; panel < next_last; ++panel) {
-        const float* w = at.w + (panel * plan.k + block.k) * kPanel;
-        for (std::int64_t k = fetched; k < upto; ++k) __builtin_prefetch(w + k * kPanel, 0, 2);
-      }
-      fetched = upto;
       with_rows(count, [&]<int kRows>() {
-        rows_at<kRows>(plan, at, block, block.row + row, p, last);
+        rows_at<kRows>(plan, at, block, fetch, block.row + row, p, last);
       });
+      fetch.ahead += kPanel;
     });
   }
 }

@@ -61,6 +61,21 @@ struct Tile {
     for (; i < k; ++i) step(0, x + i * x_step, x_row, w + i * w_row, w_panel);
   }
 
+  // The same for rows of w that follow each other, while with every so many of them one is fetched
+  // that lies so far ahead.
+  [[gnu::always_inline]] inline void add_fetching(const float* x, std::int64_t x_row, const float* w,
+                                                  std::int64_t k, std::int64_t every,
+                                                  std::int64_t ahead) {
+    std::int64_t i = 0;
+    while (kParts == 1 && i + every <= k) {
+      __builtin_prefetch(w + i * kPanel + ahead, 0, 2);
+      for (const std::int64_t stop = i + every; i < stop; ++i) {
+        step(0, x + i, x_row, w + i * kPanel, 0);
+      }
+    }
+    add(x + i, x_row, w + i * kPanel, kPanel, 0, k - i);
+  }
+
   [[gnu::always_inline]] inline void step(int part, const float* x, std::int64_t x_row,
                                           const float* w, std::int64_t w_panel) {
     Floats column[kPanels * kPerPanel];
