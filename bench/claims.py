@@ -7,14 +7,15 @@ streams than there are threads, so that whoever is free takes the next that is r
 
 from __future__ import annotations
 
+import functools
 import statistics
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 from marks import rewrite
 from rich.progress import track
+from turns import in_turn
 
 import nimble
 from nimble import zoo
@@ -44,16 +45,7 @@ def replays(name: str) -> list[Replay]:
 
 
 def measured(runs: list[Replay], inputs: list[torch.Tensor]) -> list[list[float]]:
-    """Milliseconds of each, in turn."""
-    times: list[list[float]] = [[] for _ in runs]
-    end = time.perf_counter() + SECONDS
-    while time.perf_counter() < end:
-        for mine, run in zip(times, runs, strict=True):
-            for _ in range(5):
-                start = time.perf_counter_ns()
-                run(inputs)
-                mine.append((time.perf_counter_ns() - start) / 1e6)
-    return times
+    return in_turn([functools.partial(run, inputs) for run in runs], SECONDS)
 
 
 def rows() -> Iterator[str]:

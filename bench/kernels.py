@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import torch
 from marks import rewrite
 from rich.progress import track
 from torch import nn
+from turns import in_turn
 
 import nimble
 
@@ -63,19 +63,6 @@ def contestants(layer: tuple[int, ...]) -> tuple[float, list[Callable[[], object
     return 2.0 * pixels * out * (inside // groups) * kernel**2, calls
 
 
-def medians(calls: list[Callable[[], object]]) -> list[float]:
-    """Seconds of each, in turn."""
-    times: list[list[float]] = [[] for _ in calls]
-    end = time.perf_counter() + SECONDS
-    while time.perf_counter() < end:
-        for mine, call in zip(times, calls, strict=True):
-            for _ in range(5):
-                start = time.perf_counter()
-                call()
-                mine.append(time.perf_counter() - start)
-    return [statistics.median(mine) for mine in times]
-
-
 def rows() -> Iterator[str]:
     found = re.search(r"MKL-DNN (v[\d.]+)", torch.__config__.show())
     version = found[1] if found else ""
@@ -85,7 +72,8 @@ def rows() -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for layer in track(LAYERS, "layers", transient=True):
         flops, calls = contestants(layer)
-        theirs, direct, chosen = (flops / seconds / 1e9 for seconds in medians(calls))
+        times = in_turn(calls, SECONDS)
+        theirs, direct, chosen = (flops / statistics.median(ms) / 1e6 for ms in times)
         inside, out, kernel, stride, side, groups = layer
         name = f"{inside} → {out}, {kernel} x {kernel}" + (
             f", stride {stride}" if stride > 1 else ""

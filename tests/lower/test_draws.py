@@ -100,13 +100,14 @@ def test_draws_that_are_seen_otherwise_stay_numbers():
             noise = torch.empty_like(x).bernoulli_(0.5)
             scaled = noise / 0.5
             made = self.linear(x) * scaled
-            return (made * scaled).sum() + (noise.sum() if self.show == "draw" else scaled.sum())
+            seen = {"draw": noise, "noise": scaled, "turned": scaled * scaled.t()}
+            return (made * scaled).sum() + seen[self.show].sum()
 
-    for show in ("draw", "noise"):
+    for show in ("draw", "noise", "turned"):
         model = Shown(show)
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
         step = nimble.compile_step(
-            model, lambda out, _: out, optimizer, (torch.ones(3, 4), None), tune="off"
+            model, lambda out, _: out, optimizer, (torch.ones(4, 4), None), tune="off"
         )
-        graph = step.graph(torch.ones(3, 4), None)
+        graph = step.graph(torch.ones(4, 4), None)
         assert keep_draws_small(graph) is graph

@@ -7,21 +7,25 @@ from torch import nn
 import nimble
 
 
+def follow(step, mine, theirs, reference, data, calls):
+    """Eager's loop beside the step, `calls` of it to an update."""
+    for number, (x, y) in enumerate(data):
+        loss = step(x, y)
+        expected = nn.functional.cross_entropy(theirs(x), y)
+        (expected / calls).backward()
+        torch.testing.assert_close(loss, expected.detach(), rtol=1e-9, atol=1e-9)
+        if number % calls == calls - 1:
+            reference.step()
+            reference.zero_grad()
+        assert_same(mine, theirs)
+
+
 def test_gradients_add_up_over_calls():
     mine, theirs = pair()
     optimizer, reference = (OPTIMIZERS["adam"](m.parameters()) for m in (mine, theirs))
     data = batches(7)
     step = nimble.compile_step(mine, nn.CrossEntropyLoss(), optimizer, data[0], accumulate=3)
-    reference.zero_grad()
-    for number, (x, y) in enumerate(data):
-        loss = step(x, y)
-        expected = nn.functional.cross_entropy(theirs(x), y)
-        (expected / 3).backward()
-        torch.testing.assert_close(loss, expected.detach(), rtol=1e-9, atol=1e-9)
-        if number % 3 == 2:
-            reference.step()
-            reference.zero_grad()
-        assert_same(mine, theirs)
+    follow(step, mine, theirs, reference, data, 3)
     assert_same_state(optimizer, reference)
 
 
@@ -56,11 +60,5 @@ def test_what_was_added_up_is_dropped_on_request():
     step(*data[0])
     theirs(data[0][0])  # The statistics of its norm have seen that batch.
     step.zero_grad()
-    for number, (x, y) in enumerate(data[1:]):
-        step(x, y)
-        (nn.functional.cross_entropy(theirs(x), y) / 2).backward()
-        if number % 2:
-            reference.step()
-            reference.zero_grad()
-        assert_same(mine, theirs)
+    follow(step, mine, theirs, reference, data[1:], 2)
     assert_same_state(optimizer, reference)

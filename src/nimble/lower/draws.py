@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nimble.graph import DType, Edit, Graph, Ref, Role, Task, contiguous_strides
+from nimble.graph import DType, Edit, Graph, Ref, Role, Task, contiguous_strides, refs
 from nimble.graph.edit import call
 from nimble.rewrite.operators import is_uninitialised
 
@@ -85,7 +85,7 @@ def _multiplies(graph: Graph, task: Task, noise: int) -> bool:
     return (
         task.op == _PRODUCT
         and Ref(noise) in task.args
-        and len(set(task.args)) == 2
+        and sum(graph.content(v).id == noise for v in refs(task.args)) == 1
         and all(
             isinstance(arg, Ref)
             and graph[arg.id].shape == graph[noise].shape
