@@ -143,10 +143,11 @@ struct Sweep {
   }
 
   template <int Rows>
-  [[gnu::noinline]] static void multiply(const float* x, std::int64_t in, const float* w, float* to) {
+  [[gnu::noinline]] static void multiply(const float* x, std::int64_t in, const float* w, float* to,
+                                         std::int64_t every, std::int64_t ahead) {
     Tile<Rows, 1, Rows <= 2 ? 3 : Rows <= 3 ? 2 : 1> tile;
     tile.clear();
-    tile.add(x, in, w, kPanel, 0, in);
+    tile.add_fetching(x, in, w, in, every, ahead);
 #pragma GCC unroll 12
     for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 2
@@ -154,15 +155,21 @@ struct Sweep {
     }
   }
 
+  // The next element's weights are on their way meanwhile, one line at a time: every group of tiles
+  // fetches others.
   void multiply_all(std::int64_t panel, std::int64_t tiles) const {
     const float* w = weights + panel * kElements * plan.in * kPanel;
+    const std::int64_t together = rows_together(kTileRows, plan.in);
+    const std::int64_t groups = (tiles + together - 1) / together;
     for (int e = 0; e < kElements; ++e, w += plan.in * kPanel) {
       const float* x = values + e * values_step;
       float* to = sums + e * sums_step;
-      in_groups(tiles, rows_together(kTileRows, plan.in), [&](std::int64_t t, std::int64_t rows) {
+      std::int64_t ahead = plan.in * kPanel;
+      in_groups(tiles, together, [&](std::int64_t t, std::int64_t rows) {
         with_rows(rows, [&]<int kRows>() {
-          multiply<kRows>(x + t * plan.in, plan.in, w, to + t * kPanel);
+          multiply<kRows>(x + t * plan.in, plan.in, w, to + t * kPanel, groups, ahead);
         });
+        ahead += kPanel;
       });
     }
   }
