@@ -21,6 +21,8 @@ NIMBLE_INLINE void copy_row(T* out, const T* in, std::int64_t n, std::int64_t to
   }
 }
 
+constexpr std::int64_t kAhead = 8;  // rows from the one that is copied to the one that is fetched
+
 template <class T>
 void copy_between(const NativeCall& call, const CopyPlan& plan) {
   T* out = call.operand<T>(0) + plan.start;
@@ -32,6 +34,7 @@ void copy_between(const NativeCall& call, const CopyPlan& plan) {
       transpose(out, in, plan.size[last - 1], plan.size[last], plan.to[last - 1], plan.from[last]);
     } else {
       for (std::int64_t r = 0; r < plan.size[last - 1]; ++r) {
+        __builtin_prefetch(in + (r + kAhead) * plan.from[last - 1]);
         copy_row(out + r * plan.to[last - 1], in + r * plan.from[last - 1], plan.size[last],
                  plan.to[last], plan.from[last]);
       }
