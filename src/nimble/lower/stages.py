@@ -10,12 +10,13 @@ from nimble.lower.activations import recognise_activations
 from nimble.lower.batch_norm import open_batch_norms
 from nimble.lower.concat import free_concatenations
 from nimble.lower.draws import keep_draws_small
-from nimble.lower.early import update_early
+from nimble.lower.early import check_first, update_early
 from nimble.lower.fuse import fuse
 from nimble.lower.gates import gate_weights
 from nimble.lower.heads import open_heads
 from nimble.lower.kernels import Supported
 from nimble.lower.layout import lay_channels_last
+from nimble.lower.losses import recognise_losses
 from nimble.lower.norms import recognise_norms
 from nimble.lower.program import POINTWISE
 from nimble.lower.recurrent import open_recurrent
@@ -35,6 +36,7 @@ def lower(graph: Graph, supported: Supported) -> tuple[Graph, tuple[Step, ...]]:
         ("open recurrent layers", open_recurrent),
         ("keep draws small", keep_draws_small),
         ("recognise norms", lambda g: recognise_norms(g, supported)),
+        ("recognise losses", lambda g: recognise_losses(g, supported)),
         ("recognise activations", recognise_activations),
         ("lay channels last", lambda g: lay_channels_last(g, POINTWISE)),
         ("choose kernels", lambda g: open_heads(g, supported)),
@@ -43,6 +45,7 @@ def lower(graph: Graph, supported: Supported) -> tuple[Graph, tuple[Step, ...]]:
         ("make again", lambda g: remake(g, supported)),
         ("free concatenations", lambda g: free_concatenations(g, supported)),
         ("write states in place", write_states),
+        ("check before updates", check_first),
         ("update early", update_early),
     )
     steps = []

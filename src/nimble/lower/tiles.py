@@ -313,6 +313,26 @@ class Tiles:
             for number, (start, stop) in enumerate(self.ranges(self.result.shape[0]))
         ]
 
+    def by_rows(self) -> list[Task] | None:
+        """By rows of everything that has as many of them."""
+        count = self.result.shape[0]
+        if count < self._pieces:
+            return None
+
+        def part(arg: Arg, start: int, stop: int) -> Arg:
+            whole = not isinstance(arg, Ref) or self.value(arg).shape[:1] != (count,)
+            return arg if whole else Ref(self.slice(self.value(arg).id, 0, start, stop))
+
+        return [
+            self.tile(
+                number,
+                tuple(part(arg, start, stop) for arg in self._task.args),
+                tuple(self.slice(v, 0, start, stop) for v in self._writes),
+                {},
+            )
+            for number, (start, stop) in enumerate(self.ranges(count))
+        ]
+
     def matmul(self) -> list[Task] | None:
         """By matrices of the batch, by rows, or by columns; each tile with room of its own."""
         x, w = self._task.args
@@ -512,6 +532,8 @@ _BY_BATCH = {
 }
 _SPLITS: dict[str, Callable[[Tiles], list[Task] | None]] = {
     "nimble.convolution": Tiles.convolution,
+    "nimble.cross_entropy": Tiles.by_rows,
+    "nimble.cross_entropy_gradient": Tiles.by_rows,
     "nimble.depthwise": Tiles.depthwise,
     "nimble.winograd": Tiles.winograd,
     "nimble.pool": Tiles.pool,

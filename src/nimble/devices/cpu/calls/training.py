@@ -1,4 +1,4 @@
-"""What only training needs: statistics of channels, and gradients of weights."""
+"""What training needs: statistics of channels, gradients of weights, and losses."""
 
 from __future__ import annotations
 
@@ -64,7 +64,63 @@ def _weights(graph: Values, task: Task, given: Given) -> NativeCall | None:
     return NativeCall(kernel, (*task.writes, *refs(task.args)), tuple(ints))
 
 
+def _losses(graph: Values, task: Task, given: Given) -> NativeCall | None:
+    """Of rows of logits."""
+    logits, target = (graph[v] for v in task.reads[:2])
+    if not _are_rows(logits, *(graph[v] for v in task.writes)) or not _are_targets(target, logits):
+        return None
+    ints = (*logits.shape, given["ignored"], logits.strides[0])
+    return NativeCall("cross_entropy.float32", (*task.writes, *task.reads[:2]), ints)
+
+
+def _total_loss(graph: Values, task: Task, given: Given) -> NativeCall | None:
+    losses, target = (graph[v] for v in task.reads[:2])
+    if not _are_rows(losses, *(graph[v] for v in task.writes)) or not _are_targets(target, losses):
+        return None
+    ints = (*losses.shape, given["ignored"], int(given["mean"]))
+    return NativeCall("total_loss.float32", (*task.writes, *task.reads[:2]), ints)
+
+
+def _loss_gradient(graph: Values, task: Task, given: Given) -> NativeCall | None:
+    operands = tuple(refs(task.args))
+    logits, target, shifts, *numbers = (graph[v] for v in operands)
+    result = graph[task.writes[0]]
+    if not _are_rows(logits, shifts, result, *numbers) or not _are_targets(target, logits):
+        return None
+    if len(numbers) != 2 or any(number.numel != 1 for number in numbers):
+        return None
+    ints = (
+        *logits.shape,
+        given["ignored"],
+        int(given["mean"]),
+        result.strides[0],
+        logits.strides[0],
+    )
+    return NativeCall("cross_entropy_gradient.float32", (*task.writes, *operands), ints)
+
+
+def _are_rows(*values: Value) -> bool:
+    """Floats, and something there; rows have no gaps."""
+    return all(
+        value.dtype is DType.FLOAT32
+        and value.numel > 0
+        and (not value.shape or value.shape[-1] == 1 or value.strides[-1] == 1)
+        for value in values
+    )
+
+
+def _are_targets(target: Value, rows: Value) -> bool:
+    return (
+        target.dtype is DType.INT64
+        and target.shape == rows.shape[:1]
+        and (target.numel == 1 or target.strides == (1,))
+    )
+
+
 CALLS: dict[str, Make] = {
+    "nimble.cross_entropy": _losses,
+    "nimble.cross_entropy_gradient": _loss_gradient,
+    "nimble.total_loss": _total_loss,
     "nimble.depthwise_gradient": _weights,
     "nimble.gradient_sums": _statistics,
     "nimble.moments": _statistics,
