@@ -1,5 +1,6 @@
 """Gradients of several calls to one update."""
 
+import pytest
 import torch
 from steps import OPTIMIZERS, assert_same, assert_same_state, batches, pair
 from torch import nn
@@ -27,6 +28,33 @@ def test_gradients_add_up_over_calls():
     step = nimble.compile_step(mine, nn.CrossEntropyLoss(), optimizer, data[0], accumulate=3)
     follow(step, mine, theirs, reference, data, 3)
     assert_same_state(optimizer, reference)
+
+
+@pytest.mark.parametrize("options", [{}, {"clip_norm": 0.1, "keep_grads": True}])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_epoch_that_ends_halfway_is_flushed(dtype, options):
+    mine, theirs = pair(dtype)
+    optimizer, reference = (OPTIMIZERS["adam"](m.parameters()) for m in (mine, theirs))
+    data = batches(5, dtype)
+    step = nimble.compile_step(
+        mine, nn.CrossEntropyLoss(), optimizer, data[0], accumulate=3, **options
+    )
+    for _ in range(2):
+        step.flush()  # Nothing is there.
+        for number, (x, y) in enumerate(data):
+            step(x, y)
+            (nn.functional.cross_entropy(theirs(x), y) / 3).backward()
+            if number in (2, 4):
+                if options:
+                    nn.utils.clip_grad_norm_(theirs.parameters(), options["clip_norm"])
+                reference.step()
+                kept = {name: p.grad for name, p in theirs.named_parameters()}
+                reference.zero_grad()
+        step.flush()
+        assert_same(mine, theirs, 1e-9 if dtype is torch.float64 else 2e-3)
+        if options:
+            torch.testing.assert_close(mine.last.weight.grad, kept["last.weight"])
+    assert_same_state(optimizer, reference, 1e-9 if dtype is torch.float64 else 2e-3)
 
 
 def test_sums_outlast_a_change_halfway():

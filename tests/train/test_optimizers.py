@@ -1,5 +1,7 @@
 """Optimizers without a rule of their own, whose code is captured."""
 
+import copy
+
 import pytest
 import torch
 from steps import OTHERS, assert_same, assert_same_state, batches, eager_step, pair
@@ -185,6 +187,21 @@ def test_eager_goes_on_from_the_state():
         eager_step(theirs, reference, x, y)
     assert_same(mine, theirs)
     assert_same_state(optimizer, reference)
+
+
+def test_muon():
+    """Iterates in bfloat16, and makes much of directions in which a gradient is 0 but for rounding,
+    as there always is one in a cross entropy's."""
+    torch.manual_seed(0)
+    mine = nn.Sequential(nn.Linear(8, 16, bias=False), nn.Tanh(), nn.Linear(16, 4, bias=False))
+    theirs = copy.deepcopy(mine)
+    optimizer, reference = (optim.Muon(m.parameters(), lr=0.01) for m in (mine, theirs))
+    data = [(torch.randn(32, 8), torch.randn(32, 4)) for _ in range(20)]
+    step = nimble.compile_step(mine, nn.MSELoss(), optimizer, data[0])
+    for x, y in data:
+        step(x, y)
+        eager_step(theirs, reference, x, y, nn.functional.mse_loss)
+    assert_same(mine, theirs, 3e-3)
 
 
 def test_what_cannot_be_captured_is_told():

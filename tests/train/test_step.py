@@ -334,15 +334,20 @@ def test_an_engine_of_the_model_sees_every_step():
         torch.testing.assert_close(engine(x), mine(x).detach(), rtol=1e-4, atol=1e-5)
 
 
-def test_a_loss_that_becomes_nan_is_the_users_to_see():
-    mine, theirs = pair()
+@pytest.mark.parametrize("clip", [None, 0.5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_loss_that_becomes_nan_is_the_users_to_see(dtype, clip):
+    mine, theirs = pair(dtype, activation=nn.functional.relu6)
     optimizer, reference = (OPTIMIZERS["adam"](m.parameters()) for m in (mine, theirs))
-    x, y = batches(1)[0]
-    step = nimble.compile_step(mine, nn.CrossEntropyLoss(), optimizer, (x, y))
+    x, y = batches(1, dtype)[0]
+    step = nimble.compile_step(mine, nn.CrossEntropyLoss(), optimizer, (x, y), clip_norm=clip)
     bad = x.clone()
     bad[0, 0, 0, 0] = float("nan")
     assert step(bad, y).isnan()
-    eager_step(theirs, reference, bad, y)
+    eager_step(
+        theirs, reference, bad, y,
+        clip=clip and (lambda parameters: nn.utils.clip_grad_norm_(parameters, clip)),
+    )  # fmt: skip
     for p, q in zip(mine.parameters(), theirs.parameters(), strict=True):
         assert torch.equal(p.isnan(), q.isnan())
 

@@ -14,7 +14,7 @@ from nimble.capture.target import Target
 from nimble.errors import CaptureError
 from nimble.graph import Graph, Role
 
-__all__ = ["CPU", "Captured", "Parameters", "Place", "Target", "capture"]
+__all__ = ["CPU", "Captured", "Parameters", "Place", "Target", "capture", "shared_state"]
 
 
 @dataclass(frozen=True)
@@ -75,18 +75,26 @@ def capture(
 
 
 def _refuse_shared_state(graph: Graph, tensors: Mapping[str, torch.Tensor]) -> None:
-    """Two names for the same bytes are fine to read, but not when one of them is written."""
-    spans = {}
-    for root in graph.roots(Role.PARAMETER, Role.STATE):
-        if root.name in tensors and root.span:
-            start = tensors[root.name].data_ptr()
-            spans[root.name] = (start, start + root.span, root.role)
-    for name, (start, stop, role) in spans.items():
-        if role is not Role.STATE:
-            continue
-        for other, (low, high, _) in spans.items():
-            if other != name and start < high and low < stop:
-                raise CaptureError(
-                    f"the model updates {name!r} in place, which shares memory with {other!r}; "
-                    "give each its own memory (.clone())"
-                )
+    shared = shared_state(graph, tensors)
+    if shared is not None:
+        raise CaptureError(
+            f"the model updates {shared[0]!r} in place, which shares memory with {shared[1]!r}; "
+            "give each its own memory (.clone())"
+        )
+
+
+def shared_state(graph: Graph, tensors: Mapping[str, torch.Tensor]) -> tuple[str, str] | None:
+    """Two names for the same bytes are fine to read, but not when one of them is written: that one,
+    and the other."""
+    roots = [r for r in graph.roots(Role.PARAMETER, Role.STATE) if r.name in tensors and r.span]
+    spans = sorted(
+        (tensors[r.name].data_ptr(), r.span, r.role is Role.STATE, r.name) for r in roots
+    )
+    reach: dict[bool, tuple[int, str]] = {False: (0, ""), True: (0, "")}
+    """How far those before reach, that are read and that are written."""
+    for start, span, written, name in spans:
+        for is_written, (stop, other) in reach.items():
+            if start < stop and (written or is_written):
+                return (name, other) if written else (other, name)
+        reach[written] = max(reach[written], (start + span, name))
+    return None

@@ -25,7 +25,7 @@ _DEEP = 4
 _CLOSED = (*_VALUES, type, types.ModuleType, torch.Tensor, nn.Module)
 """What nothing lies in, or what is looked into elsewhere."""
 # Their objects hold what is theirs, and what changes without a meaning.
-_LIBRARIES = ("torch", "logging", "threading", "weakref", "functools")
+_LIBRARIES = ("torch", "nimble", "logging", "threading", "weakref", "functools")
 
 
 def entries(table: dict[str, Any]) -> list[Place]:

@@ -13,7 +13,10 @@ from torch import nn
 
 from nimble.capture.contents import Place
 
-_LIBRARIES = sys.stdlib_module_names | {"torch", "numpy"}
+_LIBRARIES = sys.stdlib_module_names | {"torch", "numpy", "nimble"}
+_BY_ANY_NAME = {"getattr", "vars", "__dict__", "asdict", "astuple", "fields"}
+"""Code that mentions one of these may read attributes that it does not name."""
+_NOT_CALLED = {"__init__", "__new__", "__post_init__", "__repr__", "__str__"}
 _MOST = 1000
 _DEEP = 3
 
@@ -25,11 +28,17 @@ class Reached:
         self.modules: dict[str, nn.Module] = {}
         self.globals: list[Place] = []
         self.places: list[Place] = []
-        """Attributes of objects."""
+        """Attributes of objects that the code names."""
         self.cells: list[types.CellType] = []
         self._seen: dict[int, Any] = {}
         self._functions: set[types.FunctionType] = set()
+        self._mentioned: set[str] = set()
+        self._kinds: list[tuple[type[Any], int]] = []
+        """Of the objects, and how deep they lie."""
         self._walk("", function, 0)
+        self._methods()
+        if not self._mentioned & _BY_ANY_NAME:
+            self.places = [place for place in self.places if place[1] in self._mentioned]
 
     def _walk(self, name: str, thing: Any, depth: int) -> None:
         if id(thing) in self._seen or depth > _DEEP or len(self._seen) > _MOST:
@@ -77,9 +86,24 @@ class Reached:
         self._look_up(
             self.places, vars(thing), list(vars(thing)), depth + 1, f"{name}." if name else ""
         )
-        call = inspect.getattr_static(kind, "__call__", None)
-        if isinstance(call, types.FunctionType):
-            self._function(call, depth, kind)
+        self._kinds.append((kind, depth))
+
+    def _methods(self) -> None:
+        """What objects do: methods that any code names, and those that are called without a name.
+        Each may name others."""
+        known = -1
+        while known < len(self._functions):
+            known = len(self._functions)
+            for kind, depth in list(self._kinds):
+                for name, method in inspect.getmembers_static(kind):
+                    unnamed = name.startswith("__") and name not in _NOT_CALLED
+                    if unnamed or name in self._mentioned:
+                        method = getattr(method, "fget", None) or getattr(
+                            method, "__func__", method
+                        )
+                        self._function(method, depth, kind)
+                if hasattr(kind, "__getattr__"):
+                    self._mentioned.add("getattr")
 
     def _function(self, function: Any, depth: int, owner: type[Any] | None) -> None:
         """What a function mentions: in its closure, as a default, as a global, or as a method of
@@ -101,6 +125,7 @@ class Reached:
         for name, item in (function.__kwdefaults__ or {}).items():
             self._walk(name, item, depth)
         names = list(dict.fromkeys(_names_in(function.__code__)))
+        self._mentioned.update(names)
         scope = function.__globals__
         if not _is_library(str(scope.get("__name__"))):
             self._look_up(self.globals, scope, names, depth)

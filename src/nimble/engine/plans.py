@@ -10,7 +10,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from nimble import _aten
-from nimble.capture import Parameters, Target
+from nimble.capture import Parameters, Target, shared_state
 from nimble.capture.contents import Snapshot
 from nimble.capture.target import what_changed
 from nimble.devices import Constants, Device
@@ -173,6 +173,8 @@ class Plans:
     def _take_over(self, plan: Plan, now: Mapping[str, torch.Tensor]) -> bool:
         """Bind a plan to the tensors that the modules hold now; False if it does not fit them."""
         fresh = {name: now.get(name, old) for name, old in plan.tensors.items()}
+        if shared_state(plan.source, fresh) is not None:
+            return False  # Captured anew it is refused, and told.
         try:
             plan.replay.rebind(fresh)
             read = {name: read() for name, read in plan.elsewhere.items()}

@@ -62,6 +62,8 @@ class Ledger:
         self._counts = torch.zeros(0)
         self._counted = 0
         self.parameters: list[torch.Tensor] = []
+        self.frozen: list[torch.Tensor] = []
+        """Those of the optimizer's that need no gradient now."""
         self._unseen: list[tuple[int, str, torch.Tensor]] = []
         """State that is made, and becomes the optimizer's with the next step: the parameter's
         place, and what it is called."""
@@ -113,9 +115,13 @@ class Ledger:
         groups = self._optimizer.param_groups
         return (
             self._counts._version - self._counted,
-            len(self._optimizer.state),
+            *map(id, self._optimizer.state.values()),
             *((id(group), len(group["params"]), self.rule.terms(group)) for group in groups),
-            *((id(p), p.requires_grad, p.shape) for group in groups for p in group["params"]),
+            *(
+                (id(p), p.requires_grad, p.dtype, p.shape)
+                for group in groups
+                for p in group["params"]
+            ),
         )
 
     def _look(self) -> None:
@@ -125,6 +131,8 @@ class Ledger:
             for name, tensor in all_names(module)
         }
         found: list[tuple[torch.Tensor, str, int]] = []
+        frozen: list[torch.Tensor] = []
+        seen: set[int] = set()
         for number, group in enumerate(self._optimizer.param_groups):
             for parameter in group["params"]:
                 if id(parameter) not in names:
@@ -137,8 +145,17 @@ class Ledger:
                     raise InputError(
                         f"{names[id(parameter)]!r} is complex, and a step updates real parameters"
                     )
+                if id(parameter) in seen:
+                    raise InputError(
+                        f"{names[id(parameter)]!r} is in the optimizer's groups more than once; "
+                        "make an optimizer that updates it once"
+                    )
+                seen.add(id(parameter))
                 if parameter.requires_grad:
                     found.append((parameter, names[id(parameter)], number))
+                else:
+                    frozen.append(parameter)
+        self.frozen = frozen
         self.parameters = [parameter for parameter, _, _ in found]
         self._take(found)
         self._note()
@@ -177,7 +194,7 @@ class Ledger:
             for key in keys:
                 called = f"{name.partition(':')[2].replace('.', '/')} {key} {place}"
                 held = fresh[key] if key in missing else mine[key]
-                _check_state(name, key, held, parameter)
+                _check_state(name, key, held, parameter, self.rule.alike)
                 buffers[called] = held
                 states.append((key, called))
             row = rows[number, taken[place]]
@@ -207,8 +224,16 @@ def _rows(kinds: Sequence[tuple[int, int]]) -> dict[tuple[int, int], int]:
     return {kind: row for row, kind in enumerate(sorted(behind, key=lambda k: (behind[k], k)))}
 
 
-def _check_state(name: str, key: str, held: torch.Tensor, parameter: torch.Tensor) -> None:
+def _check_state(
+    name: str, key: str, held: torch.Tensor, parameter: torch.Tensor, alike: bool
+) -> None:
     """Some optimizers keep one number for a row or a column: dimensions of 1 are right."""
+    if alike and held.dtype != parameter.dtype:
+        raise InputError(
+            f"{name.partition(':')[2]!r} is {parameter.dtype}, and {key!r} of the optimizer's "
+            f"state for it {held.dtype}; after a model was converted make a new optimizer, or "
+            "delete its state (optimizer.state.clear())"
+        )
     sizes = zip(held.shape, parameter.shape, strict=False)
     if held.dim() == parameter.dim() and any(mine not in (1, size) for mine, size in sizes):
         raise InputError(

@@ -25,7 +25,9 @@ def rule_of(optimizer: torch.optim.Optimizer) -> Rule:
             "and a replay would not call it; put the original back, or keep your own loop around "
             'torch.compile(model, backend="nimble")'
         )
-    rule = _RULES.get(type(optimizer))
+    rule = next(
+        (_RULES[kind] for kind in type(optimizer).__mro__ if _is_like(optimizer, kind)), None
+    )
     if rule is None and hasattr(optimizer, "_init_group"):
         # Imports SymPy: a second that other callers are spared.
         from nimble.train.traced import Traced
@@ -38,3 +40,13 @@ def rule_of(optimizer: torch.optim.Optimizer) -> Rule:
             'of these, or keep your own loop around torch.compile(model, backend="nimble")'
         )
     return rule
+
+
+def _is_like(optimizer: torch.optim.Optimizer, kind: type) -> bool:
+    """Whether it updates as one of those with a rule: it is one, or derived from one without a step
+    or a state of its own."""
+    mine = type(optimizer)
+    return kind in _RULES and all(
+        inspect.unwrap(getattr(mine, name)) is inspect.unwrap(getattr(kind, name))
+        for name in ("step", "_init_group")
+    )

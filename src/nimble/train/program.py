@@ -60,6 +60,7 @@ class Program:
         *,
         updates: bool,
         summed: tuple[bool, ...] = (),
+        flushes: bool = False,
     ) -> None:
         self._modules = modules
         self._loss_fn = loss_fn
@@ -71,6 +72,8 @@ class Program:
         """False: the gradients are only added up."""
         self._summed = summed or (False,) * len(slots)
         """Which parameters have gradients from earlier calls of the same update."""
+        self._flushes = flushes
+        """There is no batch: the update is with the gradients of earlier calls."""
         self.reached = (False,) * len(slots)
         """Which have one at all in the call that was captured last."""
         self._ever = list(self.reached)
@@ -86,6 +89,19 @@ class Program:
             for name, tensor in all_names(module)
         }
         parameters = [tensors[slot.name] for slot in self._slots]
+        result: Any = None
+        gradients: list[torch.Tensor | None] = [None] * len(parameters)
+        if not self._flushes:
+            result, gradients = self._gradients(parameters, args, kwargs)
+        with torch.no_grad():
+            self.reached = self._use(parameters, gradients, tensors, numbers)
+            self._ever = [a or b for a, b in zip(self._ever, self.reached, strict=True)]
+        return result, self.reached
+
+    def _gradients(
+        self, parameters: list[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, list[torch.Tensor | None]]:
+        """What the step returns, and the gradients of those parameters that the loss depends on."""
         cast = self._options.autocast
         with torch.enable_grad(), as_a_plan_takes_it():
             with (
@@ -98,10 +114,7 @@ class Program:
                 parameters,
                 allow_unused=True,
             )
-        with torch.no_grad():
-            self.reached = self._use(parameters, list(gradients), tensors, numbers)
-            self._ever = [a or b for a, b in zip(self._ever, self.reached, strict=True)]
-        return result, self.reached
+        return result, list(gradients)
 
     def follow(self, slots: tuple[Slot, ...]) -> bool:
         """Whether all that was captured holds for these slots as well: they differ in parameters
@@ -154,6 +167,8 @@ class Program:
             )
         if type(made) in (tuple, list):
             return loss.reshape(()), type(made)(map(_detached, made))
+        if type(made) is dict:
+            return loss.reshape(()), {key: _detached(value) for key, value in made.items()}
         return loss.reshape(()), loss.detach()
 
     def _use(

@@ -25,6 +25,8 @@ class Rule(Protocol):
     """Whether its state holds the number of steps taken."""
     doubles: bool
     """Whether its numbers are wanted in double precision."""
+    alike: bool
+    """Whether its state is of the parameter's own type."""
 
     def terms(self, group: Group) -> Terms: ...
 
@@ -49,7 +51,7 @@ class Rule(Protocol):
 
 
 class Sgd:
-    counts = doubles = False
+    counts, doubles, alike = False, False, True
 
     def terms(self, group: Group) -> Terms:
         return (
@@ -83,19 +85,19 @@ class Sgd:
         if maximize:
             gradient = -gradient
         if decays:
-            gradient = gradient + decay * parameter
+            gradient = gradient + times(decay, parameter)
         if has_momentum:
             held = state["momentum_buffer"]
-            new = momentum * held + taken * gradient
+            new = times(momentum, held) + times(taken, gradient)
             held.copy_(new)
-            gradient = gradient + momentum * new if nesterov else new
-        parameter.sub_(rate * gradient)
+            gradient = gradient + times(momentum, new) if nesterov else new
+        parameter.sub_(times(rate, gradient))
 
 
 class Adam:
     """And AdamW, which differs in one term."""
 
-    counts, doubles = True, False
+    counts, doubles, alike = True, False, True
 
     def terms(self, group: Group) -> Terms:
         decays = group["weight_decay"] != 0
@@ -140,17 +142,22 @@ class Adam:
         if maximize:
             gradient = -gradient
         if decays:
-            gradient = gradient + decay * parameter
+            gradient = gradient + times(decay, parameter)
         old = parameter * shrunk if shrinks else parameter
         mean, square = state["exp_avg"], state["exp_avg_sq"]
-        new_mean = mean + fresh * (gradient - mean)
-        new_square = second * square + fresh_second * (gradient * gradient)
+        new_mean = mean + times(fresh, gradient - mean)
+        new_square = times(second, square) + times(fresh_second, gradient * gradient)
         mean.copy_(new_mean)
         square.copy_(new_square)
         if amsgrad:
             new_square = torch.maximum(state["max_exp_avg_sq"], new_square)
             state["max_exp_avg_sq"].copy_(new_square)
-        parameter.copy_(old - rate * new_mean / (new_square.sqrt() / root + eps))
+        parameter.copy_(old - times(rate, new_mean) / (new_square.sqrt() / root + eps))
+
+
+def times(number: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    """A number that comes first would be rounded to half a tensor's precision."""
+    return tensor * number if tensor.dtype.itemsize == 2 else number * tensor
 
 
 def _zeros(parameter: torch.Tensor) -> torch.Tensor:

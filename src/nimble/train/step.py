@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch._dynamo import OptimizedModule
+from torch.nn.parallel import DistributedDataParallel
 
 from nimble.capture import capture
 from nimble.capture.reach import Reached
@@ -62,6 +63,15 @@ class _Kind:
     """It updates; else it only adds up gradients."""
     summed: tuple[bool, ...] = ()
     """Which parameters have gradients of the calls before."""
+    flushes: bool = False
+    """It updates with these alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    engine: Engine
+    program: Program
+    """That it captures."""
 
 
 class Step:
@@ -110,24 +120,24 @@ class Step:
         self._reached = None if plain else Reached(loss_fn)
         self._modules = {"": model}
         if isinstance(loss_fn, nn.Module):
-            self._modules["loss"] = loss_fn
+            self._modules["loss function"] = loss_fn  # which no attribute is called
         elif self._reached is not None:
             found = self._reached.modules.items()
             self._modules |= {f"loss {name}".strip(): module for name, module in found}
         _refuse_sparse(self._modules)
+        _refuse_distributed(model)
         self._ledger = Ledger(self._modules, optimizer, device.place)
         self._hooks = Hooks(self._modules, optimizer)
         self._sums, self._grads = nn.Module(), nn.Module()
         self._room_for: tuple[Slot, ...] = ()
         """The parameters for which these have room."""
-        self._engines: dict[_Kind, Engine] = {}
-        self._programs: dict[_Kind, Program] = {}
+        self._made: dict[_Kind, _Made] = {}
         self._dropped = Churn(name, _PATIENCE)
         self._turn = 0
         """Of the calls that one update takes."""
         self._summed: frozenset[str] = frozenset()
         """Parameters that the calls before this one reached, of those for the same update."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # Hooks may call the step's own methods.
         self._notice_changes()
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -142,17 +152,24 @@ class Step:
         with self._lock:
             self._notice_changes()
             last = self._turn == self._options.accumulate - 1
-            engine = self._engine(self._kind(last, self._summed))
+            engine = self._making(self._kind(last, self._summed)).engine
             result, reached = engine(self._ledger.numbers(), *args, **kwargs)
             if not last:
                 self._turn += 1
                 self._summed |= _paths(self._ledger.slots, reached)
                 return result
-            self._turn, self._summed = 0, frozenset()
-            self._show_gradients(reached)
-            self._advance(reached)
-            self._hooks.call()
+            self._updated_with(reached)
             return result
+
+    def flush(self) -> None:
+        """With `accumulate`, update with the gradients that were added up since the last update,
+        if there are any: their sum divided by `accumulate`, as if the missing ones were 0."""
+        with self._lock:
+            self._notice_changes()
+            if self._turn:
+                kind = replace(self._kind(True, self._summed), flushes=True)
+                _, reached = self._making(kind).engine(self._ledger.numbers())
+                self._updated_with(reached)
 
     def zero_grad(self) -> None:
         """With `accumulate`, forget the gradients that were added up since the last update: the
@@ -186,23 +203,25 @@ class Step:
         summed: frozenset[str] = frozenset()
         for last in (False, True) if self._options.accumulate > 1 else (True,):
             kind = self._kind(last, summed)
-            self._engine(kind).compile((self._ledger.numbers(), *args), kwargs, None, report)
-            summed = _paths(kind.slots, self._programs[kind].reached)
+            made = self._making(kind)
+            made.engine.compile((self._ledger.numbers(), *args), kwargs, None, report)
+            summed = _paths(kind.slots, made.program.reached)
 
     def explain(self, *, tasks: bool = False) -> str:
-        return "\n\n".join(engine.explain(tasks=tasks) for engine in self._engines.values())
+        return "\n\n".join(engine.explain(tasks=tasks) for engine in self.engines)
 
     @property
     def engines(self) -> tuple[Engine, ...]:
         """One that updates, and with `accumulate` one that only adds up gradients."""
-        return tuple(self._engines.values())
+        return tuple(made.engine for made in self._made.values())
 
     def graph(self, /, *args: Any, **kwargs: Any) -> Graph:
         """The step that updates, captured for a batch like this in the operators that eager calls,
         and nothing decided yet."""
         with self._lock:
             self._notice_changes()
-            target = replace(self._target(self._kind(True, self._summed)), opened=False)
+            program = self._program(self._kind(True, self._summed))
+            target = replace(self._target(program), opened=False)
             tensors, structure, _ = checked(
                 (self._ledger.numbers(), *args), kwargs, target.parameters(), self.device.place
             )
@@ -221,28 +240,30 @@ class Step:
         adds_up = last and self._options.accumulate > 1
         return _Kind(slots, last, tuple(slot.path in summed for slot in slots) if adds_up else ())
 
-    def _engine(self, kind: _Kind) -> Engine:
-        engine = self._engines.get(kind)
-        if engine is None:
+    def _making(self, kind: _Kind) -> _Made:
+        made = self._made.get(kind)
+        if made is None:
             name = self.name if kind.last else f"{self.name}, adding up"
-            target = self._target(kind)
+            program = self._program(kind)
+            target = self._target(program)
             engine = Engine(target, name, self.settings, self.device, max_plans=self._most)
-            self._engines[kind] = engine
-            if len(self._engines) > _MOST_KINDS:
-                oldest = next(iter(self._engines))
-                del self._engines[oldest], self._programs[oldest]
+            made = self._made[kind] = _Made(engine, program)
+            if len(self._made) > _MOST_KINDS:
+                del self._made[next(iter(self._made))]
                 self._dropped.drop(_why_dropped)
-        return engine
+        return made
 
-    def _target(self, kind: _Kind) -> _StepTarget:
-        modules = {
+    def _all_modules(self) -> dict[str, nn.Module]:
+        return {
             **self._modules,
             "optimizer": self._ledger.held,
             "sums": self._sums,
             "grads": self._grads,
         }
-        program = self._programs[kind] = Program(
-            modules,
+
+    def _program(self, kind: _Kind) -> Program:
+        return Program(
+            self._all_modules(),
             self._loss_fn,
             self._ledger.rule,
             kind.slots,
@@ -250,9 +271,19 @@ class Step:
             self.device.place,
             updates=kind.last,
             summed=kind.summed,
+            flushes=kind.flushes,
         )
-        opened = self.device.fuses
+
+    def _target(self, program: Program) -> _StepTarget:
+        modules, opened = self._all_modules(), self.device.fuses
         return _StepTarget(program, modules, self._reached, self._loss_fn, opened)
+
+    def _updated_with(self, reached: tuple[bool, ...]) -> None:
+        """An update was made, of the parameters reached."""
+        self._turn, self._summed = 0, frozenset()
+        self._show_gradients(reached)
+        self._advance(reached)
+        self._hooks.call()
 
     def _advance(self, reached: tuple[bool, ...]) -> None:
         """A step was taken. Parameters that it did not reach have taken fewer from now on; where
@@ -264,17 +295,16 @@ class Step:
             return
         self._make_buffers()
         self._room_for = after
-        for kind in [kind for kind in self._engines if kind.slots == before]:
-            program = self._programs[kind]
-            if program.follow(after):
-                known = replace(kind, slots=after)
-                self._engines[known] = self._engines.pop(kind)
-                self._programs[known] = self._programs.pop(kind)
+        for kind in [kind for kind in self._made if kind.slots == before]:
+            if self._made[kind].program.follow(after):
+                self._made[replace(kind, slots=after)] = self._made.pop(kind)
 
     def _show_gradients(self, reached: tuple[bool, ...]) -> None:
         held = self._grads._buffers
         for place, (slot, parameter) in enumerate(self._updated()):
             parameter.grad = held.get(slot.path) if reached[place] else None
+        for parameter in self._ledger.frozen:
+            parameter.grad = None
 
     def _make_buffers(self) -> None:
         """Room for gradients that outlive a call. What has been summed up stays."""
@@ -302,6 +332,16 @@ def _refuse_sparse(modules: Mapping[str, nn.Module]) -> None:
                     f"{name!r} is an {type(module).__name__} with sparse=True, whose gradient has "
                     "other rows in every step; make it with sparse=False"
                 )
+
+
+def _refuse_distributed(model: nn.Module) -> None:
+    if any(isinstance(module, DistributedDataParallel) for module in model.modules()):
+        raise InputError(
+            "DistributedDataParallel averages gradients between processes while backward makes "
+            "them, which a plan of one process leaves out; pass the module inside of it "
+            "(model.module) to train in this process alone, or keep your own loop around "
+            'DistributedDataParallel(torch.compile(model, backend="nimble"))'
+        )
 
 
 def _why_dropped() -> str:

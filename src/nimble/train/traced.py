@@ -23,7 +23,7 @@ from torch.overrides import TorchFunctionMode
 
 from nimble.capture.trace import unlogged
 from nimble.errors import CaptureError
-from nimble.train.rules import Group, Terms
+from nimble.train.rules import Group, Terms, times
 
 _HOW = {"foreach": False, "fused": False, "capturable": True, "differentiable": False}
 """How the update is to be written: one parameter after the other, no number read from a tensor."""
@@ -35,7 +35,7 @@ class Traced:
     """An optimizer that makes its state apart from its step, as all of torch.optim do that need no
     closure."""
 
-    doubles = True
+    doubles, alike = True, False
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self._optimizer = optimizer
@@ -143,7 +143,13 @@ class Traced:
             self._step(group, parameter, torch.zeros_like(parameter), state, begin)
         except _BegunError:
             return state
-        raise AssertionError("an optimizer's step began without _init_group")
+        if not state:
+            return {}  # It keeps none.
+        raise CaptureError(
+            f"the step of {type(self._optimizer).__name__} makes its state itself, and not in "
+            "_init_group, so its first step is another than those that follow; make it there, or "
+            'keep your own loop around torch.compile(model, backend="nimble")'
+        )
 
     def _step(
         self,
@@ -256,14 +262,14 @@ class _TensorsForNumbers(TorchFunctionMode):
             given = {key: _fitting(a, like) for key, a in given.items()}
         if name == "lerp" and isinstance(args[2], torch.Tensor):
             held, end, weight = args
-            more = weight * (end - held)
+            more = times(weight, end - held)
         else:
             key = {"add": "alpha", "sub": "alpha", "addcmul": "value", "addcdiv": "value"}.get(name)
             factor = given.get(key) if key is not None else None
             if not isinstance(factor, torch.Tensor):
                 return func(*args, **given)
             held, *others = args
-            more = factor * others[0]
+            more = times(factor, others[0])
             if len(others) == 2:
                 more = more * others[1] if name == "addcmul" else more / others[1]
             if name == "sub":
@@ -273,9 +279,10 @@ class _TensorsForNumbers(TorchFunctionMode):
 
 
 def _fitting(value: Any, like: torch.Tensor) -> Any:
-    """A number as a tensor of this kind, which it would be turned into."""
+    """A number as a tensor of this kind, which it would be turned into; half a tensor's precision
+    is reckoned with in float32."""
     if isinstance(value, torch.Tensor) and not value.dim() and value.is_floating_point():
-        return value.to(like.dtype)
+        return value.to(torch.promote_types(like.dtype, torch.float32))
     return value
 
 
