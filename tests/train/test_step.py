@@ -337,7 +337,7 @@ def test_an_engine_of_the_model_sees_every_step():
 @pytest.mark.parametrize("clip", [None, 0.5])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_loss_that_becomes_nan_is_the_users_to_see(dtype, clip):
-    mine, theirs = pair(dtype, activation=nn.functional.relu6)
+    mine, theirs = pair(dtype)
     optimizer, reference = (OPTIMIZERS["adam"](m.parameters()) for m in (mine, theirs))
     x, y = batches(1, dtype)[0]
     step = nimble.compile_step(mine, nn.CrossEntropyLoss(), optimizer, (x, y), clip_norm=clip)

@@ -167,7 +167,7 @@ class Program:
             )
         if type(made) in (tuple, list):
             return loss.reshape(()), type(made)(map(_detached, made))
-        if type(made) is dict:
+        if type(made) is dict and self._loss_fn is not None:
             return loss.reshape(()), {key: _detached(value) for key, value in made.items()}
         return loss.reshape(()), loss.detach()
 
