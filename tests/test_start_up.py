@@ -91,3 +91,26 @@ def test_what_is_compiled_against_torch_is_checked_before_it_loads():
         "else:\n"
         "    raise SystemExit('it loaded')"
     )
+
+
+SAVED = """
+import torch, nimble
+model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()).eval()
+nimble.compile(model, (torch.randn(2, 8),), tune="off").save({file!r})
+"""
+LOADED = """
+import sys, torch, nimble
+engine = nimble.load({file!r})
+engine(torch.randn(2, 8))
+loaded = [name for name in ("torch._dynamo", "sympy") if name in sys.modules]
+print(*loaded)
+"""
+
+
+def test_a_loaded_engine_needs_no_tracer_once_it_was_checked(tmp_path, monkeypatch):
+    """Which takes a second and 70 MB."""
+    monkeypatch.setenv("NIMBLE_CACHE", str(tmp_path))
+    file = str(tmp_path / "model.nimble")
+    python(SAVED.format(file=file))
+    python(LOADED.format(file=file))
+    assert python(LOADED.format(file=file)).split() == []

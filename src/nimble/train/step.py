@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._dynamo import OptimizedModule
 from torch.nn.parallel import DistributedDataParallel
 
 from nimble.capture import capture
@@ -97,7 +96,7 @@ class Step:
     ) -> None:
         if not isinstance(model, nn.Module):
             raise InputError(f"model is a {type(model).__name__}; expected an nn.Module")
-        if isinstance(model, OptimizedModule):
+        if "_orig_mod" in model._modules:  # To ask for its class would import Dynamo.
             raise InputError(
                 "the model was made by torch.compile already; pass the one that it was made from "
                 "(model._orig_mod)"
