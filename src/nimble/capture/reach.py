@@ -16,6 +16,7 @@ from nimble.capture.contents import Place
 _LIBRARIES = sys.stdlib_module_names | {"torch", "numpy", "nimble"}
 _BY_ANY_NAME = {"getattr", "vars", "__dict__", "asdict", "astuple", "fields"}
 """Code that mentions one of these may read attributes that it does not name."""
+# Methods without a name in any code that a trace does not run.
 _NOT_CALLED = {"__init__", "__new__", "__post_init__", "__repr__", "__str__"}
 _MOST = 1000
 _DEEP = 3

@@ -1,5 +1,5 @@
 """States are updated as soon as they may be: what they are updated with is then still in a cache,
-and its memory is free for others. But not before what may fail has not."""
+and its memory is free for others. But after whatever may fail."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from nimble.graph import Arg, DType, Edit, Graph, Ref, Role, Task
 from nimble.graph.edit import call
 from nimble.lower.kernels import Supported
 from nimble.rewrite import remove_dead_tasks
-from nimble.rewrite.operators import arguments, pure_tasks
+from nimble.rewrite.operators import arguments, pure_tasks, written_by
 
 _MEAN, _SUM = 1, 2
 """How PyTorch numbers reductions."""
@@ -50,6 +50,8 @@ class _Losses:
         logits, target, ignored = picked["self"], given["target"], given["ignore_index"]
         if not isinstance(logits, Ref) or not isinstance(target, Ref):
             return None
+        if any(self._is_overwritten(v) for v in (logits.id, target.id)):
+            return None  # The way back reads them again.
         value = self._graph[logits.id]
         if len(value.shape) != 2 or picked["dim"] not in (1, -1) or picked["half_to_float"]:
             return None
@@ -123,13 +125,15 @@ class _Losses:
             and given["dtype"] is None
         )
 
+    def _is_overwritten(self, v: int) -> bool:
+        home = self._graph.homes[v]
+        return self._graph.final(home) != home
+
     def _room(self, name: str, shape: tuple[int, ...]) -> int:
         return self.edit.add_root(name, Role.INTERMEDIATE, DType.FLOAT32, shape)
 
     def _written(self, arg: Arg, op: str) -> dict[str, Arg] | None:
-        """The arguments of the operator that wrote this, if it is this one."""
-        writer = self._graph.writer.get(arg.id) if isinstance(arg, Ref) else None
-        return None if writer is None else self._given(writer, op)
+        return written_by(self._graph, self._pure, arg, op)
 
     def _given(self, t: int, op: str) -> dict[str, Arg] | None:
         task = self._graph.tasks[t]

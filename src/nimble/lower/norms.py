@@ -8,7 +8,7 @@ from nimble.graph import Arg, DType, Edit, Graph, Ref, Task
 from nimble.graph.edit import call
 from nimble.lower.kernels import Supported
 from nimble.rewrite import remove_dead_tasks
-from nimble.rewrite.operators import arguments, pure_tasks
+from nimble.rewrite.operators import arguments, pure_tasks, written_by
 
 
 def recognise_norms(graph: Graph, supported: Supported) -> Graph:
@@ -93,8 +93,4 @@ class _Pattern:
         return x if mean["dim"] in ((-1,), (last,)) else None
 
     def _written(self, arg: Arg, op: str) -> dict[str, Arg] | None:
-        """The arguments of the operator that wrote this, if it is this one."""
-        writer = self.graph.writer.get(arg.id) if isinstance(arg, Ref) else None
-        if writer is None or writer not in self.pure or self.graph.tasks[writer].op != op:
-            return None
-        return arguments(self.graph.tasks[writer])
+        return written_by(self.graph, self.pure, arg, op)

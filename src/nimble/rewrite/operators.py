@@ -8,7 +8,7 @@ import torch
 
 from nimble.capture.operators import find
 from nimble.errors import UnsupportedOpError
-from nimble.graph import Arg, DType, Graph, Role, Task
+from nimble.graph import Arg, DType, Graph, Ref, Role, Task
 
 
 @functools.cache
@@ -79,6 +79,14 @@ def pure_tasks(graph: Graph) -> frozenset[int]:
         and all(whole(v) for v in task.writes)
         and all(graph[v].dtype is not DType.TOKEN for v in task.reads)
     )
+
+
+def written_by(graph: Graph, pure: frozenset[int], arg: Arg, op: str) -> dict[str, Arg] | None:
+    """The arguments of the operator that wrote this, if it is this one, and pure."""
+    writer = graph.writer.get(arg.id) if isinstance(arg, Ref) else None
+    if writer is None or writer not in pure or graph.tasks[writer].op != op:
+        return None
+    return arguments(graph.tasks[writer])
 
 
 _POINTWISE_WITHOUT_TAG = {
