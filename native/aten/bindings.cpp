@@ -31,7 +31,7 @@ const ReplayApi& replay_api(nb::handle capsule) {
 
 void plan(Table& table, std::uintptr_t tape, nb::handle api, const std::vector<InputSpec>& inputs,
           const std::vector<nb::tuple>& specs, std::vector<std::size_t> outputs,
-          const std::vector<std::size_t>& mutated) {
+          const std::vector<std::size_t>& mutated, bool repeatable) {
   std::vector<Input> expected;
   for (const auto& [slot, dtype, shape, strides] : inputs) {
     expected.push_back({slot, dtype, shape, strides});
@@ -39,7 +39,7 @@ void plan(Table& table, std::uintptr_t tape, nb::handle api, const std::vector<I
   std::vector<Output> parsed;
   for (const auto& spec : specs) parsed.push_back(parse_output(spec));
   table.plan(tape, replay_api(api), std::move(expected), std::move(parsed), std::move(outputs),
-             mutated);
+             mutated, repeatable);
 }
 
 // A module holds the dicts and parameters that are watched, and may hold the engine that watches.
@@ -79,19 +79,23 @@ void bind_table(nb::module_& module) {
             with_warnings([&] { table.run(calls); });
           },
           "calls"_a)
-      .def("plan", &plan, "tape"_a, "api"_a, "inputs"_a, "specs"_a, "outputs"_a, "mutated"_a)
+      .def("plan", &plan, "tape"_a, "api"_a, "inputs"_a, "specs"_a, "outputs"_a, "mutated"_a,
+           "repeatable"_a = false)
       .def(
           "replay",
-          [](Table& table, nb::handle tensors) {
+          [](Table& table, nb::handle tensors, const Watch* watch) {
             nb::list outputs;
-            with_warnings([&] { outputs = table.replay(tensors); });
+            with_warnings([&] { outputs = table.replay(tensors, watch); });
             return outputs;
           },
-          "tensors"_a)
+          "tensors"_a, "watch"_a = nb::none())
       .def("bind", &Table::bind, nb::keep_alive<0, 1>(), "tensors"_a);
   nb::class_<Bound>(module, "Bound")
       .def_prop_ro("outputs", &Bound::outputs)
-      .def("run", [](Bound& bound) { with_warnings([&] { bound.run(); }); });
+      .def(
+          "run",
+          [](Bound& bound, const Watch* watch) { with_warnings([&] { bound.run(watch); }); },
+          "watch"_a = nb::none());
 }
 
 }  // namespace
@@ -101,6 +105,7 @@ NB_MODULE(_aten, module) {
   check_layout();
   translate_torch_errors();
   make_mismatch(module);
+  nb::exception<Changed>(module, "Changed");
   module.attr("BUILT_AGAINST") = NIMBLE_TORCH_VERSION;
   module.def("install_hooks", [](nb::handle api) { install_hooks(replay_api(api)); }, "api"_a);
   bind_table(module);

@@ -118,10 +118,10 @@ void Replay::check_output(Output& output) {
   }
 }
 
-nb::list Replay::operator()(nb::handle tensors) {
+nb::list Replay::operator()(nb::handle tensors, const Watch* watch) {
   const std::vector<nb::object> passed = checked(tensors);
   FreshMemory fresh = allocate();
-  run(passed, fresh);
+  run(passed, fresh, watch);
   return hand_out_all(passed, fresh);
 }
 
@@ -134,20 +134,38 @@ FreshMemory Replay::allocate() const {
   return fresh;
 }
 
-void Replay::run(const std::vector<nb::object>& tensors, FreshMemory& fresh) {
+void Replay::run_now(const std::vector<nb::object>& tensors, FreshMemory& fresh,
+                     const Pastime* pastime) {
   const std::vector<Range> ranges = addresses(tensors);
   if (!plan_.mutated.empty()) check_overlaps(plan_.inputs, ranges, slots_, plan_.mutated);
   const WithoutGil no_gil;
   announce_caller();
   const Binding binding(*this, tensors, ranges, fresh);
-  plan_.api.replay(plan_.tape);
+  plan_.api.replay(plan_.tape, pastime);
+}
+
+// Weights that were changed have been copied, and a replay on the copies does no harm: it is made
+// again with the new ones. So the look at them is taken where the replay waits.
+void Replay::run(const std::vector<nb::object>& tensors, FreshMemory& fresh, const Watch* watch) {
+  if (watch && (plan_.repeatable ? watch->changed_before() : watch->changed())) throw Changed();
+  if (!watch || !plan_.repeatable) return run_now(tensors, fresh, nullptr);
+  Watch::Round round(*watch);
+  const Pastime pastime{[](void* context) { return static_cast<Watch::Round*>(context)->go_on(); },
+                        &round};
+  try {
+    run_now(tensors, fresh, &pastime);
+  } catch (...) {
+    if (round.changed()) throw Changed();  // it may have failed for what is no longer there
+    throw;
+  }
+  if (round.changed()) throw Changed();
 }
 
 Bound::Bound(Replay& replay, std::vector<nb::object> tensors)
     : replay_(replay), tensors_(std::move(tensors)), fresh_(replay.allocate()),
       outputs_(replay.hand_out_all(tensors_, fresh_)) {}
 
-void Bound::run() {
+void Bound::run(const Watch* watch) {
   for (std::size_t i = 0; i < tensors_.size(); ++i) check(tensors_[i], replay_.plan_.inputs[i], i);
   if (!fresh_.write_again()) {
     raise_mismatch(tensors_.size(), "was given other memory or another shape since bind()");
@@ -165,7 +183,7 @@ void Bound::run() {
       raise_mismatch(tensors_.size(), "is now the memory of a parameter or state of the model");
     }
   }
-  replay_.run(tensors_, fresh_);
+  replay_.run(tensors_, fresh_, watch);
 }
 
 std::vector<nb::object> Replay::checked(nb::handle tensors) const {

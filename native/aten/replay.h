@@ -7,6 +7,7 @@
 #include "inputs.h"
 #include "memory.h"
 #include "outputs.h"
+#include "watch.h"
 
 namespace nimble::aten {
 
@@ -30,6 +31,7 @@ struct Plan {
   std::vector<Output> specs;
   std::vector<std::size_t> outputs;  // places in `specs`
   std::vector<std::size_t> mutated;  // slots
+  bool repeatable;                   // a replay leaves nothing behind that another would notice
 };
 
 // Inputs and results that stay where they are from one replay to the next.
@@ -40,7 +42,8 @@ class Replay {
   // Throws ValueError where the plan does not fit the slots.
   Replay(Plan plan, std::vector<Slot>& slots);
 
-  nb::list operator()(nb::handle tensors);
+  // Raises Changed where a watch is given and has noticed something.
+  nb::list operator()(nb::handle tensors, const Watch* watch);
   Bound bind(nb::handle tensors);
   // Replaces the memory of a slot; `memory` is then the one before.
   void keep(std::size_t slot, Memory& memory);
@@ -57,7 +60,8 @@ class Replay {
   nb::list hand_out_all(const std::vector<nb::object>& tensors, FreshMemory& fresh);
 
   FreshMemory allocate() const;
-  void run(const std::vector<nb::object>& tensors, FreshMemory& fresh);
+  void run(const std::vector<nb::object>& tensors, FreshMemory& fresh, const Watch* watch);
+  void run_now(const std::vector<nb::object>& tensors, FreshMemory& fresh, const Pastime* pastime);
   friend Bound;
 
   Plan plan_;
@@ -70,8 +74,9 @@ class Bound {
  public:
   Bound(Replay& replay, std::vector<nb::object> tensors);
   nb::list outputs() const { return outputs_; }
-  // Looks at the inputs again: they may have been given other memory since.
-  void run();
+  // Looks at the inputs again: they may have been given other memory since. When
+  // Changed is raised, the outputs are of no use.
+  void run(const Watch* watch);
 
  private:
   Replay& replay_;

@@ -153,17 +153,17 @@ void Table::run(const std::vector<const Call*>& calls) {
 
 void Table::plan(std::uintptr_t tape, const ReplayApi& api, std::vector<Input> inputs,
                  std::vector<Output> specs, std::vector<std::size_t> outputs,
-                 const std::vector<std::size_t>& mutated) {
+                 const std::vector<std::size_t>& mutated, bool repeatable) {
   if (replay_) value_error("the table already has a plan");
   replay_ = std::make_unique<Replay>(
       Plan{api, reinterpret_cast<void*>(tape), std::move(inputs), std::move(specs),
-           std::move(outputs), mutated},
+           std::move(outputs), mutated, repeatable},
       slots_);
 }
 
-nb::list Table::replay(nb::handle tensors) {
+nb::list Table::replay(nb::handle tensors, const Watch* watch) {
   if (!replay_) value_error("the table has no plan yet");
-  return (*replay_)(tensors);
+  return (*replay_)(tensors, watch);
 }
 
 Bound Table::bind(nb::handle tensors) {

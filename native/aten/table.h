@@ -39,8 +39,8 @@ class Table {
 
   void plan(std::uintptr_t tape, const ReplayApi& api, std::vector<Input> inputs,
             std::vector<Output> specs, std::vector<std::size_t> outputs,
-            const std::vector<std::size_t>& mutated);
-  nb::list replay(nb::handle tensors);
+            const std::vector<std::size_t>& mutated, bool repeatable);
+  nb::list replay(nb::handle tensors, const Watch* watch);
   // Must not outlive the table.
   Bound bind(nb::handle tensors);
 

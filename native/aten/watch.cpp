@@ -1,11 +1,14 @@
 #include "watch.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
 
 namespace nimble::aten {
 namespace {
+
+constexpr std::size_t kLine = 64;
 
 // An inference tensor has no version: what is written into it goes unnoticed, as in autograd.
 std::uint32_t version_of(const c10::TensorImpl& tensor) {
@@ -51,6 +54,19 @@ std::uint64_t digest(const at::Tensor& tensor) {
   return result;
 }
 
+void fetch_tensor(const c10::TensorImpl& tensor) {
+  const auto* bytes = reinterpret_cast<const char*>(&tensor);
+  for (std::size_t at = 0; at < sizeof tensor; at += kLine) __builtin_prefetch(bytes + at);
+}
+
+// A version is a pointer to where it is counted.
+void fetch_counter(const c10::TensorImpl& tensor) {
+  const void* counter = nullptr;
+  static_assert(sizeof counter == sizeof tensor.version_counter());
+  std::memcpy(&counter, &tensor.version_counter(), sizeof counter);
+  __builtin_prefetch(counter);
+}
+
 }  // namespace
 
 Watch::State::State(const c10::TensorImpl& tensor)
@@ -80,12 +96,9 @@ bool Watch::State::is_in_place(const c10::TensorImpl& tensor) const {
 Watch::Watch(const std::vector<at::Tensor>& tensors, std::vector<Place> places,
              const std::vector<at::Tensor>& used, bool contents)
     : contents_(contents),
-      tensors_(watched(tensors)),
-      used_(watched(used)),
+      tensors_(watched(tensors, contents)),
+      used_(watched(used, false)),
       places_(std::move(places)) {
-  if (contents_) {
-    for (auto& watched : tensors_) watched.contents = digest(watched.tensor);
-  }
   std::stable_sort(places_.begin(), places_.end(), [](const Place& a, const Place& b) {
     return std::less<>()(std::get<0>(a).ptr(), std::get<0>(b).ptr());
   });
@@ -98,30 +111,42 @@ Watch::Watch(const std::vector<at::Tensor>& tensors, std::vector<Place> places,
   }
 }
 
-std::vector<Watch::Watched> Watch::watched(const std::vector<at::Tensor>& tensors) {
+Watch::AllWatched Watch::watched(const std::vector<at::Tensor>& tensors, bool contents) {
   std::vector<Watched> found;
   for (const auto& tensor : tensors) {
     if (!is_plain_anywhere(tensor)) value_error("only ordinary dense tensors can be watched");
-    found.push_back({tensor, State(*tensor.unsafeGetTensorImpl()), 0});
+    found.push_back(
+        {tensor, State(*tensor.unsafeGetTensorImpl()), contents ? digest(tensor) : 0});
   }
-  return found;
+  return std::make_shared<const std::vector<Watched>>(std::move(found));
 }
 
 bool Watch::changed() const {
-  for (const auto& [tensor, state, contents] : tensors_) {
+  if (used_elsewhere()) return true;
+  for (const auto& [tensor, state, contents] : *tensors_) {
     if (!state.is_as_written(*tensor.unsafeGetTensorImpl())) return true;
     if (contents_ && contents != digest(tensor)) return true;
   }
-  for (const auto& [tensor, state, _] : used_) {
-    if (!state.is_in_place(*tensor.unsafeGetTensorImpl())) return true;
-  }
   for (Dict& dict : dicts_) {
+    if (is_as_seen(dict)) continue;
     const std::uint64_t version = version_of(dict.dict);
-    if (version != 0 && version == dict.version) continue;
     if (!is_as_expected(dict)) return true;
-    dict.version = version;
+    std::atomic_ref(dict.version).store(version, std::memory_order_relaxed);
   }
   return false;
+}
+
+bool Watch::changed_before() const { return contents_ ? changed() : used_elsewhere(); }
+
+bool Watch::used_elsewhere() const {
+  return std::ranges::any_of(*used_, [](const Watched& watched) {
+    return !watched.state.is_in_place(*watched.tensor.unsafeGetTensorImpl());
+  });
+}
+
+bool Watch::is_as_seen(Dict& dict) {
+  const std::uint64_t seen = std::atomic_ref(dict.version).load(std::memory_order_relaxed);
+  return seen != 0 && seen == version_of(dict.dict);
 }
 
 bool Watch::is_as_expected(const Dict& dict) const {
@@ -136,12 +161,13 @@ bool Watch::is_as_expected(const Dict& dict) const {
 }
 
 void Watch::reset() {
-  for (auto* watched : {&tensors_, &used_}) {
-    for (auto& [tensor, state, _] : *watched) state = State(*tensor.unsafeGetTensorImpl());
-  }
-  if (contents_) {
-    for (auto& watched : tensors_) watched.contents = digest(watched.tensor);
-  }
+  const auto tensors_of = [](const AllWatched& all) {
+    std::vector<at::Tensor> tensors;
+    for (const auto& watched : *all) tensors.push_back(watched.tensor);
+    return tensors;
+  };
+  tensors_ = watched(tensors_of(tensors_), contents_);
+  used_ = watched(tensors_of(used_), false);
 }
 
 int Watch::traverse(visitproc visit, void* arg) const {
@@ -156,6 +182,35 @@ int Watch::traverse(visitproc visit, void* arg) const {
 void Watch::clear() {
   dicts_.clear();
   places_.clear();
+}
+
+bool Watch::Round::go_on() {
+  const std::size_t tensors = tensors_->size();
+  const std::size_t all = tensors + watch_.dicts_.size();
+  const std::size_t last = std::min(next_ + kPiece, all);
+  // What nobody has touched since the last call comes from far away: all of it at once.
+  const auto fetch = [&](std::size_t from, auto part_of) {
+    for (std::size_t i = from; i < std::min(from + kPiece, tensors); ++i) {
+      part_of(*(*tensors_)[i].tensor.unsafeGetTensorImpl());
+    }
+    for (std::size_t i = std::max(from, tensors); i < std::min(from + kPiece, all); ++i) {
+      __builtin_prefetch(watch_.dicts_[i - tensors].dict);
+    }
+  };
+  fetch(next_ + 2 * kPiece, fetch_tensor);
+  fetch(next_ + kPiece, fetch_counter);
+  for (; next_ < last && next_ < tensors; ++next_) {
+    const auto& [tensor, state, _] = (*tensors_)[next_];
+    suspicious_ |= !state.can_be_read_at_any_time() ||
+                   !state.is_as_written(*tensor.unsafeGetTensorImpl());
+  }
+  for (; next_ < last; ++next_) suspicious_ |= !is_as_seen(watch_.dicts_[next_ - tensors]);
+  return next_ < all;
+}
+
+bool Watch::Round::changed() {
+  while (go_on()) continue;
+  return suspicious_ && watch_.changed();
 }
 
 }  // namespace nimble::aten

@@ -3,6 +3,8 @@
 
 #include <c10/core/impl/SizesAndStrides.h>
 
+#include <exception>
+#include <memory>
 #include <tuple>
 #include <vector>
 
@@ -10,6 +12,11 @@
 #include "python.h"
 
 namespace nimble::aten {
+
+// nimble._aten.Changed
+struct Changed : std::exception {
+  const char* what() const noexcept override { return "something that is watched has changed"; }
+};
 
 class Watch {
  public:
@@ -23,6 +30,13 @@ class Watch {
   // Whether anything is not as at the last reset.
   bool changed() const;
   void reset();
+
+  // The part of it that has to be known before a replay.
+  bool changed_before() const;
+
+  // One look at all the rest, a little at a time and without the GIL, so that it can be taken where
+  // a replay has to wait. It must be over before the watch is gone.
+  class Round;
 
   int traverse(visitproc visit, void* arg) const;
   void clear();
@@ -40,6 +54,8 @@ class Watch {
     // copied, it does not matter whether they have been moved since.
     bool is_as_written(const c10::TensorImpl& tensor) const;
     bool is_in_place(const c10::TensorImpl& tensor) const;
+    // Longer shapes have memory of their own, which goes when they are replaced.
+    bool can_be_read_at_any_time() const { return shape.size() <= C10_SIZES_AND_STRIDES_MAX_INLINE_SIZE; }
 
    private:
     bool is_same(const c10::TensorImpl& tensor) const;
@@ -50,10 +66,13 @@ class Watch {
     std::uint64_t contents;
   };
 
-  static std::vector<Watched> watched(const std::vector<at::Tensor>& tensors);
+  using AllWatched = std::shared_ptr<const std::vector<Watched>>;  // replaced, never written
+
+  static AllWatched watched(const std::vector<at::Tensor>& tensors, bool contents);
+  bool used_elsewhere() const;
 
   bool contents_;
-  std::vector<Watched> tensors_, used_;
+  AllWatched tensors_, used_;
   // One dict of those in `places_`, and its entries there: [first, last).
   struct Dict {
     PyObject* dict;
@@ -61,10 +80,30 @@ class Watch {
     std::size_t first, last;
     std::uint64_t version;  // when the entries were last as expected
   };
+  // The look of a round, which may be taken while another thread writes what it has seen.
+  static bool is_as_seen(Dict& dict);
   bool is_as_expected(const Dict& dict) const;
 
   std::vector<Place> places_;  // by dict
   mutable std::vector<Dict> dicts_;
+};
+
+class Watch::Round {
+ public:
+  explicit Round(const Watch& watch) : watch_(watch), tensors_(watch.tensors_) {}
+
+  // False once everything has been looked at.
+  bool go_on();
+  // Whether anything was not as at the last reset, after a look at what is left. Needs the GIL.
+  bool changed();
+
+ private:
+  static constexpr std::size_t kPiece = 8;
+
+  const Watch& watch_;
+  const AllWatched tensors_;
+  std::size_t next_ = 0;  // of the tensors, and then of the dicts
+  bool suspicious_ = false;
 };
 
 }  // namespace nimble::aten

@@ -42,7 +42,7 @@ const ReplayApi kReplayApi = {
         [](void* tape, std::size_t slot, void* address) {
           tape_at(tape).set_slot(static_cast<std::int64_t>(slot), address);
         },
-    .replay = [](void* tape) { replay(tape_at(tape)); },
+    .replay = [](void* tape, const Pastime* pastime) { replay(tape_at(tape), pastime); },
 };
 
 // Without the GIL, so that nobody waits for one of the two while holding the other.

@@ -109,6 +109,10 @@ Stream* find_ready(Tape& tape, Stream& own, bool patient) {
   return nullptr;
 }
 
+bool pass_time(const Tape& tape) {
+  return tape.pastime && tape.pastime->go_on(tape.pastime->context);
+}
+
 // A helper may still be here from the last replay and join in as soon as one stream is fresh.
 void make_ready(Tape& tape, std::size_t threads) {
   tape.threads = threads;
@@ -158,14 +162,15 @@ bool take_part(Tape& tape, std::size_t thread, Seat& seat) {
       run(tape, *stream, thread);
       own = stream;
       polling = Polling();
-    } else {
+    } else if (thread != 0 || !pass_time(tape)) {
       polling.burst([&] { return ready(tape, own->state.load()); });
     }
   }
 }
 
-void replay(Tape& tape) {
+void replay(Tape& tape, const Pastime* pastime) {
   tape.check_replayable();
+  tape.pastime = pastime;
   tape.failed.store(false);
   tape.failed_task.reset();
   const std::int64_t start = tape.spans ? now_ns() : 0;

@@ -10,7 +10,7 @@
 namespace nimble {
 
 // Both need the tape's lock. Throw what the first failing kernel threw, once no other is running.
-void replay(Tape& tape);
+void replay(Tape& tape, const Pastime* pastime = nullptr);
 std::vector<Span> record(Tape& tape);
 
 // From now on every replay writes its times to `tape.recorded`, by step, or none does.

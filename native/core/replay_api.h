@@ -16,6 +16,13 @@ struct ThreadHooks {
   void (*leave)(void* entered);
 };
 
+// What the thread that calls a replay does wherever it has to wait: a little each time, and false
+// once nothing is left. Must not throw.
+struct Pastime {
+  bool (*go_on)(void* context);
+  void* context;
+};
+
 struct ReplayApi {
   std::uint32_t version;
 
@@ -29,11 +36,12 @@ struct ReplayApi {
   void (*set_slot)(void* tape, std::size_t slot, void* address);
 
   // Runs every task once; returns when all are done. Needs the lock, not the GIL. Throws what the
-  // first failing kernel threw, after all threads have left the tape.
-  void (*replay)(void* tape);
+  // first failing kernel threw, after all threads have left the tape. `pastime` may be null, and
+  // need not have come to its end.
+  void (*replay)(void* tape, const Pastime* pastime);
 };
 
-inline constexpr std::uint32_t kReplayApiVersion = 1;
+inline constexpr std::uint32_t kReplayApiVersion = 2;
 inline constexpr char kReplayApiCapsule[] = "nimble._core.replay_api";
 
 }  // namespace nimble

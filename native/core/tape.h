@@ -79,6 +79,7 @@ class Tape {
   std::size_t width = 0;  // streams that have tasks
 
   // Written by the caller between replays.
+  const Pastime* pastime = nullptr;    // of the thread that calls the replay
   std::vector<Span>* spans = nullptr;  // by step; null unless times are wanted
   std::size_t threads = 1;
   std::vector<Span> recorded;  // of the last replay while times were kept

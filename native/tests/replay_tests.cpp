@@ -112,6 +112,43 @@ TEST(a_sleeping_thread_is_woken_when_its_stream_is_ready) {
   for (int i = 0; i < 20; ++i) nimble::replay(tape);
 }
 
+TEST(the_caller_passes_its_time_where_it_waits) {
+  // One thread each, since tasks 0 and 1 meet; then the caller waits for task 2, which takes long.
+  Pool::get().set_workers(2);
+  std::atomic<int> met{0};
+  const auto meet = [](void* context) {
+    auto& here = *static_cast<std::atomic<int>*>(context);
+    here.fetch_add(1);
+    while (here.load() < 2) std::this_thread::yield();
+  };
+  Tape tape(2, 4, 0);
+  tape.call(0, 0, meet, &met);
+  tape.call(1, 1, meet, &met);
+  tape.call(1, 2, [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); }, nullptr);
+  tape.wait(0, 2);
+  tape.call(0, 3, [](void* context) { static_cast<std::atomic<int>*>(context)->store(0); }, &met);
+  tape.finish();
+  struct Pages {
+    std::thread::id reader;
+    int left;
+    bool alone = true;
+  } pages{std::this_thread::get_id(), 0};
+  const nimble::Pastime reading{[](void* context) {
+    Pages& pages = *static_cast<Pages*>(context);
+    pages.alone &= std::this_thread::get_id() == pages.reader;
+    return pages.left > 0 && --pages.left > 0;
+  }, &pages};
+  for (int i = 0; i < 20; ++i) {
+    pages.left = 100;
+    nimble::replay(tape, &reading);
+    CHECK(pages.left == 0 && pages.alone);
+  }
+  pages.left = 100;
+  met = 0;
+  nimble::replay(tape);
+  CHECK(pages.left == 100);
+}
+
 TEST(record_gives_times_in_an_order_that_the_waits_allow) {
   Pool::get().set_workers(2);
   std::atomic<int> calls{0};

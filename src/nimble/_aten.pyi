@@ -17,6 +17,10 @@ class Mismatch(ValueError):  # noqa: N818
     args: tuple[int, str]
     """Which tensor, and why: "has dtype float64, expected float32"."""
 
+class Changed(Exception):  # noqa: N818
+    """Something that is watched is no longer as it was. Nothing that anybody could notice has
+    happened, save that the outputs of a `Bound` may have been written."""
+
 class Ref:
     """An argument that is a value of the table."""
 
@@ -108,16 +112,21 @@ class Table:
         specs: Sequence[OutputSpec],
         outputs: Sequence[int],
         mutated: Sequence[int],
+        repeatable: bool = False,
     ) -> None:
         """Make the table replay a tape: `Tape.address`, `nimble._core.replay_api`. The tape and the
         calls on it must outlive the table's last replay.
 
         `outputs` are places in `specs`, and a place that occurs twice gives one object twice.
-        `mutated` are the slots of inputs and memories that are written.
+        `mutated` are the slots of inputs and memories that are written. `repeatable` says that a
+        replay leaves nothing behind, so that one too many does no harm.
         """
-    def replay(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def replay(
+        self, tensors: Sequence[torch.Tensor], watch: Watch | None = None
+    ) -> list[torch.Tensor]:
         """Run the tape on these inputs, bound without a copy. Raises Mismatch where they do not fit
-        or where one that is written shares memory with another."""
+        or where one that is written shares memory with another, and Changed where the watch has
+        noticed something. If the plan is repeatable, the watch looks on while the tape runs."""
     def bind(self, tensors: Sequence[torch.Tensor]) -> Bound:
         """The plan on these inputs, with results that are allocated once. Runs nothing yet. The
         tape and the calls on it must outlive its last run."""
@@ -127,7 +136,7 @@ class Bound:
 
     @property
     def outputs(self) -> list[torch.Tensor]: ...
-    def run(self) -> None:
+    def run(self, watch: Watch | None = None) -> None:
         """Run the tape on what the inputs hold now, and write the outputs again. Raises what
         `Table.replay` does."""
 

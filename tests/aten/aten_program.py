@@ -58,7 +58,9 @@ class Program:
         ids: list[int | None] = [ref.id for ref in results]
         self.calls.append(self.table.call(f"aten::{name}", overload, args, kwargs, ids))
 
-    def plan(self, outputs: list[int] | None = None, streams: int = 1) -> Program:
+    def plan(
+        self, outputs: list[int] | None = None, streams: int = 1, repeatable: bool = False
+    ) -> Program:
         """Task i goes to stream i modulo `streams` and waits for task i - 1."""
         self.tape = _core.Tape(streams, len(self.calls), self._room)
         for task, call in enumerate(self.calls):
@@ -67,10 +69,13 @@ class Program:
             self.tape.call(task % streams, task, call.fn, call.context)
         self.tape.finish()
         places = list(range(len(self.specs))) if outputs is None else outputs
+        api = _core.replay_api
         self.table.plan(
-            self.tape.address, _core.replay_api, self.inputs, self.specs, places, self.mutated
+            self.tape.address, api, self.inputs, self.specs, places, self.mutated, repeatable
         )
         return self
 
-    def __call__(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
-        return self.table.replay(list(tensors))
+    def __call__(
+        self, *tensors: torch.Tensor, watch: _aten.Watch | None = None
+    ) -> list[torch.Tensor]:
+        return self.table.replay(list(tensors), watch)

@@ -1,5 +1,6 @@
 """Weights changed after compiling take effect, whichever way they are changed."""
 
+import copy
 import functools
 
 import pytest
@@ -54,6 +55,23 @@ def test_a_submodule_replaced(made):
     agrees(model, engine, x)
     model[0] = nn.Conv2d(3, 4, 3, bias=False)
     agrees(model, engine, x)
+
+
+def test_edited_where_calls_have_effects():
+    torch.manual_seed(0)
+    net = [nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Dropout(0.5)]
+    model, x = nn.Sequential(*net).train(), torch.randn(2, 3, 6, 6)
+    other = copy.deepcopy(model)
+    engine = nimble.compile(model, (x,))
+    for factor in (2, 3):
+        with torch.no_grad():
+            model[0].weight.mul_(factor)
+            other[0].weight.mul_(factor)
+            torch.manual_seed(1)
+            expected = [other(x), other(x)]
+            torch.manual_seed(1)
+            torch.testing.assert_close([engine(x), engine(x)], expected)
+            torch.testing.assert_close(model.state_dict(), other.state_dict())
 
 
 def test_an_optimizer_step(made):

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import torch
 
+from nimble._aten import Watch
 from nimble.capture.dtypes import TO_TORCH
 from nimble.clock import Clock
 from nimble.devices.constants import Constants
@@ -51,7 +52,9 @@ class Bound(Protocol):
     def outputs(self) -> list[torch.Tensor]:
         """Written by every run."""
 
-    def run(self) -> None: ...
+    def run(self, watch: Watch | None = None) -> None:
+        """Raises `_aten.Changed` where the watch has noticed something; the outputs are then of no
+        use."""
 
 
 class Replayed(Protocol):
@@ -70,7 +73,12 @@ class Replayed(Protocol):
     def __len__(self) -> int:
         """How many calls may run at once."""
 
-    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]: ...
+    def __call__(
+        self, inputs: Sequence[torch.Tensor], watch: Watch | None = None
+    ) -> list[torch.Tensor]:
+        """Raises `_aten.Changed` where the watch has noticed something; then nothing has happened
+        that anybody could notice."""
+
     def bind(self, inputs: Sequence[torch.Tensor]) -> Bound: ...
     def measure(self, inputs: list[torch.Tensor]) -> list[Span]:
         """A timed replay; the model's state is left alone."""

@@ -97,9 +97,9 @@ class Engine:
             and not held.changed()
         ):
             try:
-                return unflatten(plan.output, plan.replay(args))
-            except _aten.Mismatch:
-                pass  # Another signature, or bad input: the careful way finds out which.
+                return unflatten(plan.output, plan.replay(args, held.watch))
+            except (_aten.Mismatch, _aten.Changed):
+                pass  # Another signature, bad input, other weights: the careful way finds out.
         return self._call_again(args, kwargs)
 
     def _call_again(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -119,8 +119,8 @@ class Engine:
             and forward_ad._current_level < 0
         ):
             try:
-                return unflatten(plan.output, plan.replay(tensors))
-            except _aten.Mismatch:
+                return unflatten(plan.output, plan.replay(tensors, held.watch))
+            except (_aten.Mismatch, _aten.Changed):
                 pass
             except RuntimeError:
                 if not any(t.is_nested for t in tensors):
@@ -184,10 +184,15 @@ class Engine:
             raise InputError(
                 "nothing is bound: call engine.bind(...) with the model's inputs first"
             )
-        if binding.epoch != held.epoch or held.changed():
+        try:
+            if binding.epoch == held.epoch and not held.changed():
+                try:
+                    binding.bound.run(held.watch)
+                    return binding.results
+                except _aten.Changed:
+                    pass
             with self._lock:
                 binding.still_fits(held, self._training())
-        try:
             binding.bound.run()
         except _aten.Mismatch as error:
             names = [*binding.plan.names, "a result"]

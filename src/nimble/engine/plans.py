@@ -38,7 +38,7 @@ class Plans:
         self._plans: OrderedDict[Signature, Plan] = OrderedDict()
         self._evicted = Churn(name, most + 1)
         self._outdated = Churn(name, _PATIENCE)
-        self._watch = self._places = _aten.Watch([], [])
+        self.watch = self._places = _aten.Watch([], [])
         """Of tensors and of places that hold something; of the places only."""
         self._snapshot: Snapshot | None = None
         self._registered = 0
@@ -99,11 +99,9 @@ class Plans:
     # Weights
 
     def changed(self) -> bool:
-        """Whether anything that a plan depends on may be another than at the last look."""
-        return (
-            self._watch.changed()
-            or self._registered != RemovableHandle.next_id
-            or (self._snapshot is not None and self._snapshot.changed())
+        """Whether anything else than the `watch` sees may be another than at the last look."""
+        return self._registered != RemovableHandle.next_id or (
+            self._snapshot is not None and self._snapshot.changed()
         )
 
     def notice_changes(self) -> None:
@@ -114,9 +112,9 @@ class Plans:
             or (self._snapshot is not None and self._snapshot.changed())
         ):
             self.take_over_all()
-        elif self._watch.changed():
+        elif self.watch.changed():
             self._bind_again(list(self), {})
-            self._watch.reset()
+            self.watch.reset()
 
     def _hooks_changed(self) -> bool:
         """Whether any of the hooks that were registered since the last look is one of ours."""
@@ -156,7 +154,7 @@ class Plans:
                     used[id(tensor)] = tensor
         places, loose = self.target.watched() if self.target is not None else ([], [])
         contents = self.target is not None and self.target.contents
-        self._watch = _aten.Watch(list(counted.values()), places, list(used.values()), contents)
+        self.watch = _aten.Watch(list(counted.values()), places, list(used.values()), contents)
         self._places = _aten.Watch([], places)
         self._snapshot = Snapshot(loose) if loose else None
         self._registered = RemovableHandle.next_id

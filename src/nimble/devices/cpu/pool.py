@@ -10,6 +10,7 @@ from weakref import WeakSet
 
 import torch
 
+from nimble._aten import Watch
 from nimble.devices.cpu.replay import Bound, Replay
 from nimble.devices.device import Recording, Span, length
 from nimble.schedule import Schedule
@@ -53,11 +54,13 @@ class ReplayPool:
     def __len__(self) -> int:
         return len(self._all)
 
-    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def __call__(
+        self, inputs: Sequence[torch.Tensor], watch: Watch | None = None
+    ) -> list[torch.Tensor]:
         self._callers.append(None)  # A list counts without a lock.
         replay, back = self._take()
         try:
-            return replay(inputs)
+            return replay(inputs, watch)
         finally:
             if back is not None:
                 back.append(replay)

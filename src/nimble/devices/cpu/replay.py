@@ -79,11 +79,14 @@ class Replay:
             [self._input(id) for id in self.graph.inputs],
             *self._outputs(),
             self._mutated(),
+            repeatable=not self._mutated() and not any(self.graph.roots(Role.STATE)),
         )
 
-    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def __call__(
+        self, inputs: Sequence[torch.Tensor], watch: _aten.Watch | None = None
+    ) -> list[torch.Tensor]:
         try:
-            return self._table.replay(inputs)
+            return self._table.replay(inputs, watch)
         except Exception as error:
             self.blame(error)
             raise
@@ -307,9 +310,9 @@ class Bound:
         self._replay = replay
         self._bound = bound
 
-    def run(self) -> None:
+    def run(self, watch: _aten.Watch | None = None) -> None:
         try:
-            self._bound.run()
+            self._bound.run(watch)
         except Exception as error:
             self._replay.blame(error)
             raise

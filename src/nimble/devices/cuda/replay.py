@@ -72,8 +72,11 @@ class CudaReplay:
         tasks = zip(self.graph.tasks, self._static.launch.calls, strict=True)
         return {t.name: "eager" if t.name in self.eager else call.kind for t, call in tasks}
 
-    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def __call__(
+        self, inputs: Sequence[torch.Tensor], watch: _aten.Watch | None = None
+    ) -> list[torch.Tensor]:
         self.check(inputs)
+        refuse_changes(watch)
         with self.arena.turn(), torch.no_grad():
             self._static = self.renewed(self._static, {}, inputs)
             self._fill(inputs)
@@ -314,9 +317,10 @@ class CudaBound:
         with replay.arena.turn():
             self._captured = replay.captured_on(self._given, inputs)
 
-    def run(self) -> None:
+    def run(self, watch: _aten.Watch | None = None) -> None:
         replay = self._replay
         replay.check(self._inputs)
+        refuse_changes(watch)
         for index, (tensor, at) in enumerate(zip(self._inputs, self._at, strict=True)):
             if tensor.data_ptr() != at:
                 raise _aten.Mismatch(index, "lies elsewhere than when it was bound")
@@ -324,6 +328,11 @@ class CudaBound:
             self._captured = replay.renewed(self._captured, self._given, self._inputs)
             self._captured.launch.run()
             replay.count_versions()
+
+
+def refuse_changes(watch: _aten.Watch | None) -> None:
+    if watch is not None and watch.changed():
+        raise _aten.Changed
 
 
 def _range(tensor: torch.Tensor) -> tuple[int, int]:
