@@ -200,6 +200,41 @@ TEST(attention_gradient_stays_within_its_operands) {
   }
 }
 
+TEST(losses_stay_within_their_operands) {
+  constexpr std::int64_t kIgnored = -100;
+  for (const std::int64_t classes : {1, 7, 16, 33}) {
+    const auto n = static_cast<std::size_t>(classes);
+    Ints targets = {0, kIgnored, classes - 1};
+    const std::int64_t rows = static_cast<std::int64_t>(targets.size());
+    Floats x = numbers(rows * classes), y(x.size()), losses(targets.size());
+    Floats shifts(2 * targets.size()), total(1), count(1), given{2.0f};
+    run("cross_entropy.float32", {losses.data(), shifts.data(), x.data(), targets.data()},
+        {rows, classes, kIgnored, classes});
+    run("total_loss.float32", {total.data(), count.data(), losses.data(), targets.data()},
+        {rows, kIgnored, 1});
+    run("cross_entropy_gradient.float32",
+        {y.data(), x.data(), targets.data(), shifts.data(), given.data(), count.data()},
+        {rows, classes, kIgnored, 1, classes, classes});
+    float sum = 0.0f;
+    for (std::size_t r = 0; r < targets.size(); ++r) {
+      float all = 0.0f;
+      for (std::size_t c = 0; c < n; ++c) all += std::exp(x[r * n + c]);
+      const bool counts = targets[r] != kIgnored;
+      if (counts) sum += std::log(all) - x[r * n + static_cast<std::size_t>(targets[r])];
+      for (std::size_t c = 0; c < n; ++c) {
+        const bool hit = static_cast<std::int64_t>(c) == targets[r];
+        CHECK(near(y[r * n + c], counts ? std::exp(x[r * n + c]) / all - (hit ? 1.0f : 0.0f) : 0.0f));
+      }
+    }
+    CHECK(near(total[0], sum / 2) && count[0] == 2.0f);
+    targets[1] = classes;
+    CHECK(refusal([&] {
+            run("cross_entropy.float32", {losses.data(), shifts.data(), x.data(), targets.data()},
+                {rows, classes, kIgnored, classes});
+          }) == "Target " + std::to_string(classes) + " is out of bounds.");
+  }
+}
+
 TEST(an_index_out_of_range_is_refused) {
   Floats table = numbers(12), y(6);
   Ints index = {3, 4};
