@@ -11,16 +11,21 @@ listed = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.t
 	['project']['optional-dependencies']['$(1)'], sep='\n')"
 extra = $(call listed,$(1)) | $(BIN)/pip install -q -r /dev/stdin torch==2.13.0
 
-.PHONY: demo test test-full test-gpu lint bench burdened overhead figures claims kernels starts steps gpu cluster-speed models zoo examples sanitize clean
+.PHONY: demo test native-test test-full test-gpu lint bench burdened overhead figures claims kernels starts steps gpu cluster-speed models zoo examples sanitize clean
 
 demo: $(VENV)/built
 	$(BIN)/nimble demo
 
-test: lint $(VENV)/models
+test: lint native-test $(VENV)/models
 	$(BIN)/pytest -m "not full" -n 2 --dist loadfile
 
 test-full: lint $(VENV)/models
 	$(BIN)/pytest -n 2 --dist loadfile
+
+# Of the core without Python, with the kernels as they are built.
+native-test: $(VENV)/built
+	PATH="$(BIN):$$PATH" cmake --build $$(echo build/cp*) --target native_tests >/dev/null
+	$$(echo build/cp*)/native/tests/native_tests
 
 # Says what was skipped where there is no GPU.
 test-gpu: $(VENV)/dev

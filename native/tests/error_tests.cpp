@@ -101,7 +101,7 @@ TEST(misuse_is_refused) {
   CHECK(contains(refusal([&] { tape.call(0, 2, nothing, nullptr); }), "task 2 is out of range"));
   tape.call(0, 0, nothing, nullptr);
   CHECK(contains(refusal([&] { tape.call(0, 0, nothing, nullptr); }), "already on stream 0"));
-  tape.native(0, 1, "copy", {{0, 0}, {0, 8}}, {8}, {});
+  tape.native(0, 1, "copy_strided", {{0, 0}, {0, 8}}, {1, 1, 8, 1, 1, 0}, {});
   tape.finish();
   CHECK(contains(refusal([&] { tape.wait(0, 0); }), "finished"));
   CHECK(contains(refusal([&] { nimble::replay(tape); }), "slot 0"));
