@@ -114,12 +114,14 @@ NB_MODULE(_aten, module) {
            "autocast"_a.none(), "default_dtype"_a)
       .def_ro_static("MOST", &Gate::kMost)
       .def("passes", &Gate::passes, "args"_a);
+  nb::class_<Watch::Seen>(module, "Seen");
   nb::class_<Watch>(module, "Watch", nb::type_slots(kWatchSlots))
       .def(nb::init<const std::vector<at::Tensor>&, std::vector<Watch::Place>,
                     const std::vector<at::Tensor>&, bool>(),
            "tensors"_a, "places"_a, "used"_a = nb::make_tuple(), "contents"_a = false)
       .def("changed", &Watch::changed)
-      .def("reset", &Watch::reset);
+      .def("look", &Watch::look)
+      .def("reset", &Watch::reset, "seen"_a);
 }
 
 }  // namespace nimble::aten

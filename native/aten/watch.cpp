@@ -160,14 +160,21 @@ bool Watch::is_as_expected(const Dict& dict) const {
   return true;
 }
 
-void Watch::reset() {
+Watch::Seen Watch::look() const {
   const auto tensors_of = [](const AllWatched& all) {
     std::vector<at::Tensor> tensors;
     for (const auto& watched : *all) tensors.push_back(watched.tensor);
     return tensors;
   };
-  tensors_ = watched(tensors_of(tensors_), contents_);
-  used_ = watched(tensors_of(used_), false);
+  Seen seen;
+  seen.tensors_ = watched(tensors_of(tensors_), contents_);
+  seen.used_ = watched(tensors_of(used_), false);
+  return seen;
+}
+
+void Watch::reset(const Seen& seen) {
+  tensors_ = seen.tensors_;
+  used_ = seen.used_;
 }
 
 int Watch::traverse(visitproc visit, void* arg) const {

@@ -27,9 +27,13 @@ class Watch {
   Watch(const std::vector<at::Tensor>& tensors, std::vector<Place> places,
         const std::vector<at::Tensor>& used, bool contents);
 
+  // The tensors at some time.
+  class Seen;
+
   // Whether anything is not as at the last reset.
   bool changed() const;
-  void reset();
+  Seen look() const;
+  void reset(const Seen& seen);
 
   // The part of it that has to be known before a replay.
   bool changed_before() const;
@@ -86,6 +90,11 @@ class Watch {
 
   std::vector<Place> places_;  // by dict
   mutable std::vector<Dict> dicts_;
+};
+
+class Watch::Seen {
+  AllWatched tensors_, used_;
+  friend Watch;
 };
 
 class Watch::Round {

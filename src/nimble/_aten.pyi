@@ -152,6 +152,9 @@ class Gate:
         """Whether these are so many different tensors, of torch.Tensor itself, no gradient is asked
         for, no mode or transform is on, and autocast and the default dtype are the gate's."""
 
+class Seen:
+    """What a watch saw."""
+
 class Watch:
     """Notices that tensors were written, moved or replaced."""
 
@@ -168,8 +171,11 @@ class Watch:
     def changed(self) -> bool:
         """Whether a tensor's version, address, shape or strides are not as at the last reset, or
         another object is in one of the places."""
-    def reset(self) -> None:
-        """Take the tensors as they are now."""
+    def look(self) -> Seen:
+        """The tensors as they are now."""
+    def reset(self, seen: Seen) -> None:
+        """From now on compare with what this watch has seen then: what is made of the tensors takes
+        time, and what happens to them meanwhile is a change."""
 
 def install_hooks(api: object) -> None:
     """Make the workers of `nimble._core` run kernels on one thread each, below autograd and modes.

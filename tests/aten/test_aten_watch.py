@@ -127,12 +127,16 @@ def test_shapes_of_many_dimensions_are_looked_at_too() -> None:
         program(torch.tensor([1]), watch=watch)
 
 
-def test_reset_takes_tensors_as_they_are_now() -> None:
+def test_reset_takes_tensors_as_they_were_seen() -> None:
     module = torch.nn.Linear(3, 3)
     watch = watched(module)
     write(module)
-    watch.reset()
+    seen = watch.look()
+    watch.reset(seen)
     assert not watch.changed()
+    write(module)
+    watch.reset(seen)
+    assert watch.changed()
 
 
 def test_reading_is_no_change() -> None:

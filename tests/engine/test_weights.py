@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import nimble
+from nimble.devices import Constants
 
 
 @pytest.fixture
@@ -72,6 +73,68 @@ def test_edited_where_calls_have_effects():
             torch.manual_seed(1)
             torch.testing.assert_close([engine(x), engine(x)], expected)
             torch.testing.assert_close(model.state_dict(), other.state_dict())
+
+
+class Tampered:
+    """Edits a model while an engine makes something of its weights."""
+
+    def __init__(self, monkeypatch, edit):
+        self.edits, self._edit, self._compute = 0, edit, Constants._of
+        monkeypatch.setattr(Constants, "_of", self._of_with_edit())
+
+    def _of_with_edit(self):
+        def of(constants, prologue, tensors, refresh):
+            made = self._compute(constants, prologue, tensors, refresh)
+            if not self.edits:
+                self.edits += 1
+                self._edit()
+            return made
+
+        return of
+
+
+def write(model):
+    with torch.no_grad():
+        model[0].weight.mul_(2)
+
+
+def swap(model):
+    model[0].weight.data = model[0].weight.data * 2
+
+
+def replace(model):
+    model[0].weight = nn.Parameter(model[0].weight.detach() * 2)
+
+
+@pytest.mark.parametrize("first", [write, replace])
+@pytest.mark.parametrize("second", [write, swap, replace])
+def test_edited_while_an_earlier_edit_is_taken_over(made, monkeypatch, first, second):
+    model, engine, x = made
+    first(model)
+    tampered = Tampered(monkeypatch, lambda: second(model))
+    engine(x)
+    assert tampered.edits
+    agrees(model, engine, x)
+
+
+def test_edited_while_another_plan_is_made(made, monkeypatch):
+    model, engine, x = made
+    tampered = Tampered(monkeypatch, lambda: write(model))
+    other = torch.randn(3, 3, 6, 6)
+    engine(other)
+    assert tampered.edits
+    agrees(model, engine, x)
+    agrees(model, engine, other)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW])
+def test_a_step_of_a_fused_optimizer(made, optimizer):
+    model, engine, x = made
+    step = optimizer(model.parameters(), lr=0.1, fused=True)
+    for _ in range(2):
+        model(x).square().sum().backward()
+        step.step()
+        agrees(model, engine, x)
 
 
 def test_an_optimizer_step(made):

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 import torch
-from torch.utils.hooks import RemovableHandle
 
-from nimble import _aten
 from nimble.capture import Parameters, Target, shared_state
-from nimble.capture.contents import Snapshot
 from nimble.capture.target import what_changed
 from nimble.devices import Constants, Device
 from nimble.engine.churn import Churn
+from nimble.engine.look import Look
+from nimble.engine.uncounted import concerned
 from nimble.errors import UnfitError
 from nimble.plan import Plan
 from nimble.signature import Signature, type_text
@@ -38,12 +37,11 @@ class Plans:
         self._plans: OrderedDict[Signature, Plan] = OrderedDict()
         self._evicted = Churn(name, most + 1)
         self._outdated = Churn(name, _PATIENCE)
-        self.watch = self._places = _aten.Watch([], [])
-        """Of tensors and of places that hold something; of the places only."""
-        self._snapshot: Snapshot | None = None
-        self._registered = 0
-        """How many hooks of any kind PyTorch had counted at the last look."""
-        self._hooks: tuple[tuple[int, ...], ...] = ()
+        self._look = Look(None)
+        self.watch = self._look.watch
+        self._uncounted = False
+        """Whether a tensor was written in a way that PyTorch does not count."""
+        concerned.add(self)
 
     def __len__(self) -> int:
         return len(self._plans)
@@ -61,7 +59,11 @@ class Plans:
             self._plans.popitem(last=False)
             self._evicted.drop(self._too_many)
         self.last = plan
-        self._look_closely()
+        before, look = self.watch, Look(self.target)
+        look.take_in((plan, plan.tensors) for plan in self)
+        self._take(look)
+        if before.changed():  # while the plan was made
+            self.take_over_all()
 
     def _too_many(self) -> str:
         return (
@@ -100,86 +102,69 @@ class Plans:
 
     def changed(self) -> bool:
         """Whether anything else than the `watch` sees may be another than at the last look."""
-        return self._registered != RemovableHandle.next_id or (
-            self._snapshot is not None and self._snapshot.changed()
-        )
+        return self._uncounted or self._look.unlike()
+
+    def note_writes(self, tensors: Set[int]) -> None:
+        """These, by id, were written in a way that PyTorch does not count."""
+        self._uncounted = self._uncounted or not self._look.copied.isdisjoint(tensors)
 
     def notice_changes(self) -> None:
         """Weights edited or replaced since the last look take effect now."""
-        if (
-            self._places.changed()
-            or self._hooks_changed()
-            or (self._snapshot is not None and self._snapshot.changed())
-        ):
+        if self._look.other_modules():
             self.take_over_all()
-        elif self.watch.changed():
-            self._bind_again(list(self), {})
-            self.watch.reset()
-
-    def _hooks_changed(self) -> bool:
-        """Whether any of the hooks that were registered since the last look is one of ours."""
-        if self._registered == RemovableHandle.next_id:
-            return False
-        self._registered = RemovableHandle.next_id
-        return self.target is not None and self._hooks != self.target.hooks()
+        elif self._uncounted or self.watch.changed():
+            self._uncounted = False
+            seen = self.watch.look()  # what is edited from here on is for the next time
+            self._bind_again([(plan, dict(plan.tensors)) for plan in self])
+            self.watch.reset(seen)
 
     def take_over_all(self) -> None:
-        """Bind the plans that still fit to what the modules hold now, and drop the others."""
-        now: dict[str, torch.Tensor] = {}
-        plans = list(self)
+        """Bind the plans that still fit to what the modules hold now, and drop the others.
+
+        Other threads may edit the model meanwhile, and call. So the look is taken before anything
+        is made of what it sees, and the last one counts until then: calls come here, and wait.
+        """
+        self._uncounted = False
         if self.target is not None:
             self.target = self.target.renewed()
             self.parameters = self.target.parameters()
+        look = Look(self.target)
+        now: dict[str, torch.Tensor] = {}
+        plans = list(self)
+        if self.target is not None:
             now, fingerprint = self.target.named_tensors(), self.target.fingerprint()
             outdated = [plan for plan in plans if plan.fingerprint != fingerprint]
             if outdated:
                 self._outdated.drop(lambda: _changes(outdated[-1].fingerprint, fingerprint))
             plans = [plan for plan in plans if plan.fingerprint == fingerprint]
-        self._bind_again(plans, now)
-        self._look_closely()
+        fresh = [(p, {name: now.get(name, t) for name, t in p.tensors.items()}) for p in plans]
+        look.take_in(fresh)
+        self._bind_again(fresh)
+        self._take(look)
 
-    def _look_closely(self) -> None:
-        """Watch every tensor that a plan reads, and every place in the modules that holds one."""
+    def _take(self, look: Look) -> None:
+        self._look, self.watch = look, look.watch
         self.epoch += 1
-        counted: dict[int, torch.Tensor] = {}
-        used: dict[int, torch.Tensor] = {}
-        for plan in self:
-            prologue = plan.graph.prologue
-            sources = {root.name for root in prologue.roots()} if prologue is not None else set()
-            read = {root.name for root in plan.graph.roots()}
-            for name, tensor in plan.tensors.items():
-                if name in sources:
-                    counted[id(tensor)] = tensor
-                if name in read or name not in sources:
-                    used[id(tensor)] = tensor
-        places, loose = self.target.watched() if self.target is not None else ([], [])
-        contents = self.target is not None and self.target.contents
-        self.watch = _aten.Watch(list(counted.values()), places, list(used.values()), contents)
-        self._places = _aten.Watch([], places)
-        self._snapshot = Snapshot(loose) if loose else None
-        self._registered = RemovableHandle.next_id
-        self._hooks = self.target.hooks() if self.target is not None else ()
 
-    def _bind_again(self, plans: list[Plan], now: Mapping[str, torch.Tensor]) -> None:
-        """Keep of these plans what fits the tensors that the modules hold now."""
-        plans = [plan for plan in plans if self._take_over(plan, now)]
+    def _bind_again(self, fresh: list[tuple[Plan, dict[str, torch.Tensor]]]) -> None:
+        """Keep of these plans what fits these tensors, which the modules hold now."""
+        plans = [plan for plan, tensors in fresh if self._take_over(plan, tensors)]
         self.constants.keep_only(t for plan in plans for t in plan.constants.values())
         self._plans = OrderedDict((plan.signature, plan) for plan in plans)
         if not any(plan is self.last for plan in plans):
             self.last = None
 
-    def _take_over(self, plan: Plan, now: Mapping[str, torch.Tensor]) -> bool:
-        """Bind a plan to the tensors that the modules hold now; False if it does not fit them."""
-        fresh = {name: now.get(name, old) for name, old in plan.tensors.items()}
-        if shared_state(plan.source, fresh) is not None:
+    def _take_over(self, plan: Plan, tensors: dict[str, torch.Tensor]) -> bool:
+        """Bind a plan to other tensors; False if it does not fit them."""
+        if shared_state(plan.source, tensors) is not None:
             return False  # Captured anew it is refused, and told.
         try:
-            plan.replay.rebind(fresh)
+            plan.replay.rebind(tensors)
             read = {name: read() for name, read in plan.elsewhere.items()}
-            self.constants.of(plan.graph, {**fresh, **read}, refresh=True)
+            self.constants.of(plan.graph, {**tensors, **read}, refresh=True)
         except UnfitError:
             return False
-        plan.tensors = fresh
+        plan.tensors = tensors
         return True
 
 
