@@ -96,7 +96,7 @@ def compile_step(
     model: torch.nn.Module,
     loss_fn: Callable[..., Any] | None,
     optimizer: torch.optim.Optimizer,
-    example: tuple[Any, ...] | Mapping[str, Any],
+    example: tuple[Any, ...] | list[Any] | Mapping[str, Any],
     *,
     clip_norm: float | None = None,
     clip_value: float | None = None,
@@ -146,6 +146,8 @@ def compile_step(
     read at every step: change them, or let a scheduler.
     """
     args, kwargs = ((), dict(example)) if isinstance(example, Mapping) else (example, {})
+    if isinstance(args, list):  # as a DataLoader gives it
+        args = tuple(args)
     if not isinstance(args, tuple):
         raise InputError(
             f"example is a {type(example).__name__}; expected a tuple (inputs..., target) or a dict"

@@ -35,13 +35,12 @@ from nimble.graph.codec import encode
 from nimble.lower import (
     CUTS,
     IN_ORDER,
-    LEANER,
     SIDES,
     candidates,
     cut,
     is_again,
-    recompute,
     use_winograd,
+    within,
 )
 from nimble.schedule import Schedule, prove, schedule
 from nimble.schedule.codec import decode
@@ -231,22 +230,11 @@ def _remembered(graph: Graph, found: Found, workers: int) -> list[_Variant]:
 
 def _variants(graph: Graph, settings: Settings) -> list[_Variant]:
     """Those that fit in the memory limit; with tasks run twice if no other does."""
-    limit = settings.memory_limit
-    try:
-        return _fitting(graph, settings)
-    except MemoryLimitError as error:
-        assert limit is not None
-        refused = error
-    for share in LEANER:
-        lean = int(limit * share)
-        leaner = recompute(graph, lean)
-        if leaner is None:
-            break
-        try:
-            return _fitting(leaner, settings, lean)
-        except MemoryLimitError as error:
-            refused = error
-    raise refused.even_twice()
+
+    def attempt(graph: Graph, limit: int | None, lean: int) -> list[_Variant]:
+        return _fitting(graph, replace(settings, memory_limit=limit), lean)
+
+    return within(settings.memory_limit, graph, attempt)
 
 
 def _fitting(graph: Graph, settings: Settings, lean: int = 0) -> list[_Variant]:

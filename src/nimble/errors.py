@@ -34,13 +34,14 @@ class MemoryLimitError(ScheduleError):
         self.smallest = smallest
         self.lower_bound = lower_bound
 
-    def even_twice(self) -> MemoryLimitError:
-        """The same, where running tasks again did not help either."""
+    def even_twice(self, enough: int) -> MemoryLimitError:
+        """The same, where running tasks again did not help either: that takes `enough` bytes."""
         more = (
-            ". These are with every task run once; running some of them twice was tried too: that "
-            "needs less, but still more than the limit"
+            ". These are with every task run once; with some of them run twice the smallest found "
+            f"takes {enough}"
         )
-        return MemoryLimitError(f"{self}{more}", self.smallest, self.lower_bound)
+        smallest = min(self.smallest, enough)
+        return MemoryLimitError(f"{self}{more}", smallest, min(self.lower_bound, smallest))
 
 
 class ProofError(NimbleError):

@@ -23,7 +23,7 @@ def test_an_interval_that_contains_1_is_no_win():
 
 def test_a_win_is_measured_by_the_next():
     rows = [OURS, peer("eager", 2, 3, 4), peer("a", 1.1, 1.2, 1.3), FAILED]
-    assert verdict(rows) == "Nimble is the fastest: 1.20 times as fast as a."
+    assert verdict(rows) == "Nimble is the fastest: 1.20 times as fast as a (did not run: tvm)."
 
 
 def test_without_two_there_is_no_winner():

@@ -9,7 +9,7 @@ from steps import OPTIMIZERS, assert_same, assert_same_state, batches, eager_ste
 from torch import nn
 
 import nimble
-from nimble.errors import CaptureError, InputError
+from nimble.errors import CaptureError, InputError, RecompileWarning
 
 
 class Trainer:
@@ -374,3 +374,64 @@ def test_numbers_are_not_rounded_to_half_precision(make):
             o.state[m.weight][key].float() for o, m in zip(optimizers, made, strict=True)
         )
         assert (ours - eagers).norm() < 0.03 * eagers.norm()
+
+
+def test_a_batch_as_a_loader_gives_it_is_an_example():
+    model, _ = pair(torch.float32)
+    batch = batches(1, torch.float32)[0]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    step = nimble.compile_step(model, nn.functional.cross_entropy, optimizer, list(batch))
+    assert step(*batch).isfinite()
+
+
+def test_an_input_that_requires_grad_is_told():
+    model, _ = pair(torch.float32)
+    x, y = batches(1, torch.float32)[0]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    step = nimble.compile_step(model, nn.functional.cross_entropy, optimizer, (x, y))
+    with pytest.raises(InputError, match=r"pass tensor\.detach\(\)"):
+        step(x.clone().requires_grad_(), y)
+
+
+def test_a_number_that_differs_in_every_step_is_told():
+    class Annealed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(4, 3)
+
+        def forward(self, x, beta):
+            return self.inner(x) * beta
+
+    model, x, y = Annealed(), torch.randn(5, 4), torch.randint(0, 3, (5,))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    step = nimble.compile_step(model, nn.functional.cross_entropy, optimizer, (x, 0.5, y))
+    for number in range(4):
+        step(x, number / 8, y)
+    with pytest.warns(RecompileWarning, match="better a tensor"):
+        step(x, 0.7, y)
+
+
+class Lion(torch.optim.Optimizer):
+    """As many write it: the state is made where it is needed first."""
+
+    def __init__(self, parameters, lr=1e-3):
+        super().__init__(parameters, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                mean = self.state[parameter].setdefault("m", torch.zeros_like(parameter))
+                parameter.sub_(mean.lerp(parameter.grad, 0.1).sign(), alpha=group["lr"])
+                mean.lerp_(parameter.grad, 0.01)
+
+
+def test_an_optimizer_that_makes_its_state_in_a_step_is_told():
+    model, _ = pair(torch.float32)
+    with pytest.raises(InputError, match="makes its state in the middle of a step"):
+        nimble.compile_step(
+            model,
+            nn.functional.cross_entropy,
+            Lion(model.parameters()),
+            batches(1, torch.float32)[0],
+        )

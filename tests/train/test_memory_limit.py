@@ -89,5 +89,8 @@ def test_what_no_recomputation_can_fit_is_told():
     model = NETWORKS["linear"]()
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
     x, y = torch.randn(64, 3, 16, 16), torch.randint(0, 4, (64,))
-    with pytest.raises(MemoryLimitError, match="memory_limit=1000"):
+    with pytest.raises(MemoryLimitError, match="memory_limit=1000") as told:
         nimble.compile_step(model, nn.CrossEntropyLoss(), optimizer, (x, y), memory_limit=1000)
+    limit = told.value.smallest
+    assert f"run twice the smallest found takes {limit}" in str(told.value)
+    nimble.compile_step(model, nn.CrossEntropyLoss(), optimizer, (x, y), memory_limit=limit)

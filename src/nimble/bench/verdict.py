@@ -27,4 +27,9 @@ def verdict(rows: Sequence[Row]) -> str:
     level = [row.contestant for row in peers if (row.ratio_low or 0.0) <= 1]
     if level:
         return f"As fast as Nimble, as far as can be told: {', '.join(level)}."
-    return f"Nimble is the fastest: {peers[0].ratio:.2f} times as fast as {peers[0].contestant}."
+    absent = sorted({row.contestant for row in rows if not row.ok})
+    return (
+        f"Nimble is the fastest: {peers[0].ratio:.2f} times as fast as {peers[0].contestant}"
+        + (f" (did not run: {', '.join(absent)})" if absent else "")
+        + "."
+    )

@@ -49,8 +49,8 @@ def seeding_refused() -> Iterator[None]:
             setattr(module, name, function)
     if torch.initial_seed() != seed:
         raise CaptureError(
-            "the model seeds PyTorch's generator, which a replay would not repeat; seed it outside "
-            "of the model, before the call"
+            "the model, or another thread while it was traced, seeds PyTorch's generator, which a "
+            "replay would not repeat; seed it outside of the model, before the call"
         )
 
 
@@ -67,7 +67,8 @@ def without_python_randomness(trace: Callable[[], torch.fx.GraphModule]) -> torc
             return module
     raise CaptureError(
         "the model draws from Python's `random` or from `numpy.random`, which a replay would not "
-        "repeat; draw with torch.rand or torch.randint, or outside of the model, and pass it in"
+        "repeat; draw with torch.rand or torch.randint, or outside of the model, and pass it in. "
+        "(Or another thread draws all the time, a loader's say: compile while it rests)"
     )
 
 

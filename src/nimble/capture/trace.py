@@ -231,10 +231,12 @@ def _explain(error: Exception) -> CaptureError:
         )
     if isinstance(error, UnsupportedFakeTensorException):
         return CaptureError(f"the model cannot be traced{at}: {first}. {OTHER_DOOR}")
+    said = f"the model raised {type(error).__name__}{at}: {first}"
+    if "None" not in first:
+        return CaptureError(said.replace("FunctionalTensor", "Tensor"))
     return CaptureError(
-        f"the model raised {type(error).__name__}{at}: {first}. If it runs in eager, it may ask "
-        "torch.compiler.is_compiling() and then not make what it was not given, a mask say: pass "
-        "such arguments too"
+        f"{said}. If it runs in eager, it may ask torch.compiler.is_compiling() and then not make "
+        "what it was not given, a mask say: pass such arguments too"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence, Set
 from typing import Any
@@ -14,7 +15,7 @@ from nimble.devices import Constants, Device
 from nimble.engine.churn import Churn
 from nimble.engine.look import Look
 from nimble.engine.uncounted import concerned
-from nimble.errors import UnfitError
+from nimble.errors import RecompileWarning, UnfitError
 from nimble.plan import Plan
 from nimble.signature import Signature, type_text
 
@@ -29,6 +30,7 @@ class Plans:
         self.target = target
         self.parameters = Parameters() if target is None else target.parameters()
         self.most = most
+        self._name = name
         self.constants = device.constants()
         self.last: Plan | None = None
         """The one used or made last."""
@@ -54,6 +56,7 @@ class Plans:
         return self._plans.get(signature)
 
     def add(self, plan: Plan) -> None:
+        self._warn_of_numbers(plan)
         self._plans[plan.signature] = plan
         while len(self._plans) > self.most:
             self._plans.popitem(last=False)
@@ -64,6 +67,17 @@ class Plans:
         self._take(look)
         if before.changed():  # while the plan was made
             self.take_over_all()
+
+    def _warn_of_numbers(self, plan: Plan) -> None:
+        alike = [p for p in self if p.signature.tensors == plan.signature.tensors]
+        if len(alike) == _PATIENCE:
+            warnings.warn(
+                f"{self._name}: {len(alike) + 1} plans were made for tensors of the same types, "
+                f"each by compiling: {self.why_none(plan.signature)}. What differs from call to "
+                "call is better a tensor, torch.tensor(number)",
+                RecompileWarning,
+                stacklevel=2,
+            )
 
     def _too_many(self) -> str:
         return (

@@ -2,15 +2,15 @@
 
 from nimble.lower.cut import CUTS, IN_ORDER, cut
 from nimble.lower.kernels import Supported, Values
-from nimble.lower.recompute import LEANER, is_again, recompute
+from nimble.lower.recompute import is_again
 from nimble.lower.stages import lower
 from nimble.lower.tiles import split
 from nimble.lower.winograd import SIDES, candidates, use_winograd
+from nimble.lower.within import within
 
 __all__ = [
     "CUTS",
     "IN_ORDER",
-    "LEANER",
     "SIDES",
     "Supported",
     "Values",
@@ -18,7 +18,7 @@ __all__ = [
     "cut",
     "is_again",
     "lower",
-    "recompute",
     "split",
     "use_winograd",
+    "within",
 ]

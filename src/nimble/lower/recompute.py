@@ -15,8 +15,6 @@ from nimble.graph.dependencies import older
 from nimble.graph.edit import reading
 from nimble.rewrite.operators import pure_tasks
 
-LEANER = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8)
-"""Of a memory limit, what may be alive at once: values do not fit side by side without gaps."""
 _AGAIN = " again "
 _DEEPEST = 12
 """Tasks to run again for one value."""

@@ -142,9 +142,8 @@ class Ledger:
                         "loss; make an optimizer for the parameters that they have now"
                     )
                 if parameter.is_complex():
-                    raise InputError(
-                        f"{names[id(parameter)]!r} is complex, and a step updates real parameters"
-                    )
+                    name = names[id(parameter)].strip(":")
+                    raise InputError(f"{name!r} is complex, and a step updates real parameters")
                 if id(parameter) in seen:
                     raise InputError(
                         f"{names[id(parameter)]!r} is in the optimizer's groups more than once; "
@@ -178,7 +177,8 @@ class Ledger:
         self._unseen = []
         buffers: dict[str, torch.Tensor] = {}
         taken = [self._taken(state.get(parameter, {})) for parameter, _, _ in found]
-        self._counts = torch.tensor(taken, dtype=torch.float32)
+        double = torch.get_default_dtype() is torch.float64  # as torch.optim counts, too
+        self._counts = torch.tensor(taken, dtype=torch.float64 if double else torch.float32)
         rows = _rows([(number, taken[place]) for place, (_, _, number) in enumerate(found)])
         self._members = [[] for _ in rows]
         for place, (parameter, name, number) in enumerate(found):

@@ -35,9 +35,10 @@ def rule_of(optimizer: torch.optim.Optimizer) -> Rule:
         return Traced(optimizer)
     if rule is None:
         raise InputError(
-            f"{type(optimizer).__name__} does not update parameters as the optimizers of "
-            "torch.optim do that need no closure, so a step cannot be scheduled with it; use one "
-            'of these, or keep your own loop around torch.compile(model, backend="nimble")'
+            f"{type(optimizer).__name__} makes its state in the middle of a step, or needs a "
+            "closure or sparse gradients (it has no _init_group, which those of torch.optim have "
+            "that can be scheduled ahead of time); use one of these, or keep your own loop around "
+            'torch.compile(model, backend="nimble")'
         )
     return rule
 

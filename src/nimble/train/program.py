@@ -42,7 +42,9 @@ class StepOptions:
         if type(self.accumulate) is not int or self.accumulate < 1:
             raise InputError(f"accumulate={self.accumulate!r}: expected a number from 1 up")
         if self.autocast not in (None, torch.bfloat16, torch.float16):
-            raise InputError(f"autocast={self.autocast!r}: expected torch.bfloat16 or None")
+            raise InputError(
+                f"autocast={self.autocast!r}: expected torch.bfloat16, torch.float16 or None"
+            )
 
 
 class Program:

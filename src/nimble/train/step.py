@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from nimble.capture import capture
 from nimble.capture.reach import Reached
+from nimble.capture.structure import flatten
 from nimble.capture.target import Target
 from nimble.devices import Device
 from nimble.engine import Engine
@@ -152,7 +153,11 @@ class Step:
             self._notice_changes()
             last = self._turn == self._options.accumulate - 1
             engine = self._making(self._kind(last, self._summed)).engine
-            result, reached = engine(self._ledger.numbers(), *args, **kwargs)
+            try:
+                result, reached = engine(self._ledger.numbers(), *args, **kwargs)
+            except InputError:
+                _refuse_grad((args, kwargs))
+                raise
             if not last:
                 self._turn += 1
                 self._summed |= _paths(self._ledger.slots, reached)
@@ -321,6 +326,15 @@ class Step:
 
     def _updated(self) -> Iterable[tuple[Slot, torch.Tensor]]:
         return zip(self._ledger.slots, self._ledger.parameters, strict=True)
+
+
+def _refuse_grad(given: Any) -> None:
+    if any(tensor.requires_grad for tensor in flatten(given)[0]):
+        raise InputError(
+            "a tensor that the step was given requires grad, and a step computes the gradients of "
+            "what its optimizer updates only; pass tensor.detach(), or keep your own loop around "
+            'torch.compile(model, backend="nimble")'
+        ) from None
 
 
 def _refuse_sparse(modules: Mapping[str, nn.Module]) -> None:

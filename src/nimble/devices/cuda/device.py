@@ -21,9 +21,9 @@ from nimble.devices.cuda.replay import CudaReplay
 from nimble.devices.cuda.rules import RULES, refusal
 from nimble.devices.device import Prepared, Tensors, fitting
 from nimble.devices.sim import Gpu, choose_for_gpu, costs
-from nimble.errors import MemoryLimitError, NimbleError
+from nimble.errors import NimbleError
 from nimble.graph import Graph, verify
-from nimble.lower import LEANER, recompute
+from nimble.lower import within
 from nimble.rewrite import Step
 from nimble.schedule import Schedule, schedule
 from nimble.settings import Settings
@@ -170,23 +170,15 @@ class Cuda:
         self, graph: Graph, eager: Mapping[str, str], settings: Settings
     ) -> tuple[Schedule, Sequence[int]]:
         """Within the memory limit; with tasks that run twice, if it cannot be kept otherwise."""
-        gpu, limit = self._api.gpu(), settings.memory_limit
-        try:
-            return self._scheduler(split(graph, eager), gpu, settings.streams, limit)
-        except MemoryLimitError as error:
-            assert limit is not None
-            refused = error
-        priced = costs(gpu)
-        graph = graph.with_tasks(replace(t, cost=priced.task(graph, t)) for t in graph.tasks)
-        for share in LEANER:
-            leaner = recompute(graph, int(limit * share))
-            if leaner is None:
-                break
-            try:
-                return self._scheduler(split(leaner, eager), gpu, settings.streams, limit)
-            except MemoryLimitError as error:
-                refused = error
-        raise refused.even_twice()
+        gpu = self._api.gpu()
+        costs_of = costs(gpu)
+        priced = graph.with_tasks(replace(t, cost=costs_of.task(graph, t)) for t in graph.tasks)
+
+        def attempt(variant: Graph, limit: int | None, lean: int) -> tuple[Schedule, Sequence[int]]:
+            chosen = variant if lean else graph
+            return self._scheduler(split(chosen, eager), gpu, settings.streams, limit)
+
+        return within(settings.memory_limit, priced, attempt)
 
     def _refusal(self, graph: Graph, error: UncapturedError) -> NimbleError:
         task = next(task for task in graph.tasks if task.name == error.task)
