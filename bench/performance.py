@@ -93,9 +93,9 @@ def overview(result: Result) -> Iterator[str]:
     names = list(dict.fromkeys(row.contestant for row in result.rows))
     yield (
         f"{where(result)} Median milliseconds, each contestant at its better number of threads; a "
-        "dash: it could not run the network, [docs/performance.md](docs/performance.md) says why. The "
-        "limit is what PyTorch's fastest matrix product would take for the network's arithmetic; "
-        "kernels that beat that product, and Winograd's convolutions, go below it."
+        "dash: it could not run the network, [docs/performance.md](docs/performance.md) says why. "
+        "The limit is what PyTorch's fastest matrix product would take for its arithmetic; kernels "
+        "that beat that product, and Winograd's convolutions, go below it."
     )
     yield ""
     yield f"| network | {' | '.join(names)} | limit | best peer / Nimble |"
