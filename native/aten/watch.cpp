@@ -123,9 +123,11 @@ Watch::AllWatched Watch::watched(const std::vector<at::Tensor>& tensors, bool co
 
 bool Watch::changed() const {
   if (used_elsewhere()) return true;
-  for (const auto& [tensor, state, contents] : *tensors_) {
-    if (!state.is_as_written(*tensor.unsafeGetTensorImpl())) return true;
-    if (contents_ && contents != digest(tensor)) return true;
+  if (any_written(*tensors_)) return true;
+  if (contents_) {
+    for (const auto& watched : *tensors_) {
+      if (watched.contents != digest(watched.tensor)) return true;
+    }
   }
   for (Dict& dict : dicts_) {
     if (is_as_seen(dict)) continue;
@@ -137,6 +139,12 @@ bool Watch::changed() const {
 }
 
 bool Watch::changed_before() const { return contents_ ? changed() : used_elsewhere(); }
+
+bool Watch::any_written(const std::vector<Watched>& tensors) {
+  return std::ranges::any_of(tensors, [](const Watched& watched) {
+    return !watched.state.is_as_written(*watched.tensor.unsafeGetTensorImpl());
+  });
+}
 
 bool Watch::used_elsewhere() const {
   return std::ranges::any_of(*used_, [](const Watched& watched) {
@@ -208,16 +216,20 @@ bool Watch::Round::go_on() {
   fetch(next_ + kPiece, fetch_counter);
   for (; next_ < last && next_ < tensors; ++next_) {
     const auto& [tensor, state, _] = (*tensors_)[next_];
-    suspicious_ |= !state.can_be_read_at_any_time() ||
-                   !state.is_as_written(*tensor.unsafeGetTensorImpl());
+    if (!state.can_be_read_at_any_time()) {
+      unsure_ = true;
+    } else if (!state.is_as_written(*tensor.unsafeGetTensorImpl())) {
+      written_ = true;
+    }
   }
-  for (; next_ < last; ++next_) suspicious_ |= !is_as_seen(watch_.dicts_[next_ - tensors]);
+  for (; next_ < last; ++next_) unsure_ |= !is_as_seen(watch_.dicts_[next_ - tensors]);
   return next_ < all;
 }
 
+// Another thread may have reset the watch since: what was written before that still counts here.
 bool Watch::Round::changed() {
   while (go_on()) continue;
-  return suspicious_ && watch_.changed();
+  return written_ || (unsure_ && (any_written(*tensors_) || watch_.changed()));
 }
 
 }  // namespace nimble::aten

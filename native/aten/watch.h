@@ -73,6 +73,7 @@ class Watch {
   using AllWatched = std::shared_ptr<const std::vector<Watched>>;  // replaced, never written
 
   static AllWatched watched(const std::vector<at::Tensor>& tensors, bool contents);
+  static bool any_written(const std::vector<Watched>& tensors);
   bool used_elsewhere() const;
 
   bool contents_;
@@ -112,7 +113,7 @@ class Watch::Round {
   const Watch& watch_;
   const AllWatched tensors_;
   std::size_t next_ = 0;  // of the tensors, and then of the dicts
-  bool suspicious_ = false;
+  bool written_ = false, unsure_ = false;
 };
 
 }  // namespace nimble::aten
