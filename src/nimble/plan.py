@@ -89,6 +89,7 @@ def make_plan(
     with clock("capture"):
         place = Place(device.place, device.runs_python)
         captured = capture(target, tensors, signature.structure, name, place)
+        fingerprint = target.fingerprint()  # another thread may change the model from here on
     with clock("rewrite"):
         source, steps = rewrite(captured.graph)
         _checked(source)
@@ -114,7 +115,7 @@ def make_plan(
         seconds=clock.seconds,
         measured_ns=made.measured_ns,
         choice=made.choice,
-        fingerprint=target.fingerprint(),
+        fingerprint=fingerprint,
     )
 
 

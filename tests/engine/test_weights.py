@@ -9,6 +9,7 @@ from torch import nn
 
 import nimble
 from nimble.devices import Constants
+from nimble.errors import InputError
 
 
 @pytest.fixture
@@ -125,6 +126,27 @@ def test_edited_while_another_plan_is_made(made, monkeypatch):
     assert tampered.edits
     agrees(model, engine, x)
     agrees(model, engine, other)
+
+
+def test_a_module_replaced_while_another_plan_is_made(made, monkeypatch):
+    model, engine, x = made
+    tampered = Tampered(monkeypatch, lambda: model.__setitem__(2, nn.Tanh()))
+    other = torch.randn(3, 3, 6, 6)
+    engine(other)
+    assert tampered.edits
+    agrees(model, engine, other)
+    agrees(model, engine, x)
+
+
+def test_a_module_replaced_while_a_plan_is_bound(made, monkeypatch):
+    model, engine, _ = made
+    Tampered(monkeypatch, lambda: model.__setitem__(2, nn.Tanh()))
+    other = torch.randn(3, 3, 6, 6)
+    with pytest.raises(InputError, match="bind again"):
+        engine.bind(other)
+    results = engine.bind(other)
+    engine.run()
+    torch.testing.assert_close(results, model(other).detach())
 
 
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW])

@@ -169,6 +169,10 @@ class Engine:
                     f"bind() does not pad: pass {rows_of(plan.signature)} rows, or any other "
                     "number that the engine was compiled for"
                 )
+            if self._held.get(plan.signature) is not plan:
+                raise InputError(
+                    "another thread changed the model while it was captured: bind again"
+                )
             try:
                 bound = plan.replay.bind(tensors)
             except _aten.Mismatch as error:

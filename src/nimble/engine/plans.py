@@ -86,9 +86,11 @@ class Plans:
         )
 
     def use(self, plan: Plan) -> None:
-        """Note that a plan is about to be replayed."""
-        self.last = plan
-        self._plans.move_to_end(plan.signature)
+        """Note that a plan is about to be replayed. One that the model outgrew while it was made is
+        for this call only."""
+        if self.get(plan.signature) is plan:
+            self.last = plan
+            self._plans.move_to_end(plan.signature)
 
     def adopt(self, plans: Sequence[Plan], constants: Constants, parameters: Parameters) -> None:
         """Take over plans that were made elsewhere, with the constants they are bound to, and what
