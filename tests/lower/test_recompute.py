@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from schedule_graphs import from_edges, sized_dags
 
 from nimble.graph import Graph, verify
-from nimble.lower import is_again, recompute
+from nimble.lower.recompute import is_again, recompute
 from nimble.schedule import prove, schedule
 from nimble.schedule.lifetimes import homes, peak
 

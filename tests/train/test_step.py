@@ -364,8 +364,8 @@ def test_what_cannot_be_a_step_is_told():
         nimble.compile_step(model, lambda a, b: "loss", optimizer, (x, y))
     with pytest.raises(InputError, match="no parameter of the model"):
         nimble.compile_step(nn.Linear(2, 2), nn.MSELoss(), optimizer, (x, y))
-    with pytest.raises(InputError, match="example is a list"):
-        nimble.compile_step(model, nn.MSELoss(), optimizer, [x, y])
+    with pytest.raises(InputError, match="example is a Tensor"):
+        nimble.compile_step(model, nn.MSELoss(), optimizer, x)
     with pytest.raises(InputError, match="choose one"):
         nimble.compile_step(model, nn.MSELoss(), optimizer, (x, y), clip_norm=1.0, clip_value=1.0)
     with pytest.raises(InputError, match="accumulate=0"):
