@@ -58,6 +58,9 @@ Floats along(const float* x, std::int64_t n, std::int64_t step) {
   return total;
 }
 
+// Rows that are added up by themselves, for the same reason: gradients of biases nearly cancel.
+constexpr std::int64_t kRun = 16;
+
 // kVectors vectors of columns, over the rows of the last reduced dimension.
 template <class Op, int kVectors, bool kPartial>
 NIMBLE_INLINE void down(const ReductionPlan& plan, float* out, const float* in, float divisor,
@@ -69,7 +72,7 @@ NIMBLE_INLINE void down(const ReductionPlan& plan, float* out, const float* in, 
   for (std::int64_t r = 0; r < plan.reduced.count; ++r, walk.next()) {
     const float* x = in + walk.at[0];
     for (std::int64_t i = 0; i < plan.length;) {
-      const std::int64_t stop = least<std::int64_t>(plan.length, i + 128);
+      const std::int64_t stop = least<std::int64_t>(plan.length, i + kRun);
       Floats part[kVectors];
 #pragma GCC unroll 4
       for (Floats& p : part) p = splat(Op::start);
