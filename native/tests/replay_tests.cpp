@@ -20,6 +20,13 @@ constexpr std::uint64_t kReplays = 1000;
 
 void count(void* context) { static_cast<std::atomic<int>*>(context)->fetch_add(1); }
 
+// Two tasks that need a thread each: neither ends before both have begun.
+void meet(void* context) {
+  auto& here = *static_cast<std::atomic<int>*>(context);
+  here.fetch_add(1);
+  while (here.load() < 2) std::this_thread::yield();
+}
+
 // A task for each thread, none of which ends before all have begun.
 void need_threads(int threads) {
   struct Meeting {
@@ -95,11 +102,6 @@ TEST(a_sleeping_thread_is_woken_when_its_stream_is_ready) {
   // The helper sleeps, since task 0 takes long; then tasks 1 and 2 need two threads to meet.
   Pool::get().set_workers(2);
   std::atomic<int> met{0};
-  const auto meet = [](void* context) {
-    auto& here = *static_cast<std::atomic<int>*>(context);
-    here.fetch_add(1);
-    while (here.load() < 2) std::this_thread::yield();
-  };
   Tape tape(2, 3, 0);
   tape.call(0, 0, [](void* context) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -116,11 +118,6 @@ TEST(the_caller_passes_its_time_where_it_waits) {
   // One thread each, since tasks 0 and 1 meet; then the caller waits for task 2, which takes long.
   Pool::get().set_workers(2);
   std::atomic<int> met{0};
-  const auto meet = [](void* context) {
-    auto& here = *static_cast<std::atomic<int>*>(context);
-    here.fetch_add(1);
-    while (here.load() < 2) std::this_thread::yield();
-  };
   Tape tape(2, 4, 0);
   tape.call(0, 0, meet, &met);
   tape.call(1, 1, meet, &met);

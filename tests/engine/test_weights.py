@@ -107,6 +107,10 @@ def replace(model):
     model[0].weight = nn.Parameter(model[0].weight.detach() * 2)
 
 
+def replace_module(model):
+    model[2] = nn.Tanh()
+
+
 @pytest.mark.parametrize("first", [write, replace])
 @pytest.mark.parametrize("second", [write, swap, replace])
 def test_edited_while_an_earlier_edit_is_taken_over(made, monkeypatch, first, second):
@@ -118,19 +122,10 @@ def test_edited_while_an_earlier_edit_is_taken_over(made, monkeypatch, first, se
     agrees(model, engine, x)
 
 
-def test_edited_while_another_plan_is_made(made, monkeypatch):
+@pytest.mark.parametrize("edit", [write, replace_module])
+def test_edited_while_another_plan_is_made(made, monkeypatch, edit):
     model, engine, x = made
-    tampered = Tampered(monkeypatch, lambda: write(model))
-    other = torch.randn(3, 3, 6, 6)
-    engine(other)
-    assert tampered.edits
-    agrees(model, engine, x)
-    agrees(model, engine, other)
-
-
-def test_a_module_replaced_while_another_plan_is_made(made, monkeypatch):
-    model, engine, x = made
-    tampered = Tampered(monkeypatch, lambda: model.__setitem__(2, nn.Tanh()))
+    tampered = Tampered(monkeypatch, lambda: edit(model))
     other = torch.randn(3, 3, 6, 6)
     engine(other)
     assert tampered.edits
@@ -140,7 +135,7 @@ def test_a_module_replaced_while_another_plan_is_made(made, monkeypatch):
 
 def test_a_module_replaced_while_a_plan_is_bound(made, monkeypatch):
     model, engine, _ = made
-    Tampered(monkeypatch, lambda: model.__setitem__(2, nn.Tanh()))
+    Tampered(monkeypatch, lambda: replace_module(model))
     other = torch.randn(3, 3, 6, 6)
     with pytest.raises(InputError, match="bind again"):
         engine.bind(other)
