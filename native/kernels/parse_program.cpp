@@ -85,7 +85,7 @@ std::map<std::string, int> opcodes() {
   return numbers;
 }
 
-DType read_dtype(Reader& reader) { return static_cast<DType>(reader.between("dtype", 0, 3)); }
+DType read_dtype(Reader& reader) { return static_cast<DType>(reader.between("dtype", 0, 4)); }
 
 Program read_program(Reader& reader, int inputs, int outputs, std::size_t first_float,
                      bool (*may_alias)(const Reader& reader, int output, int input)) {

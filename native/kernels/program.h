@@ -14,7 +14,7 @@ namespace nimble {
   X(round, 1) X(trunc, 1) X(relu, 1) X(pow, 2) X(fma, 3) X(clamp, 3) X(where, 3) X(eq, 2)         \
   X(ne, 2) X(lt, 2) X(le, 2) X(gt, 2) X(ge, 2) X(logical_and, 2) X(logical_or, 2)                 \
   X(logical_not, 1) X(gelu_erf, 1) X(gelu_tanh, 1) X(silu, 1) X(hardswish, 1) X(hardsigmoid, 1)   \
-  X(softplus, 3) X(leaky_relu, 2) X(elu, 2) X(mish, 1)
+  X(softplus, 3) X(leaky_relu, 2) X(elu, 2) X(mish, 1) X(bfloat16, 1)
 
 enum class Op : std::int16_t {
 #define X(name, operands) name,
@@ -22,7 +22,7 @@ enum class Op : std::int16_t {
 #undef X
 };
 
-enum class DType : std::int8_t { float32, boolean, int64, int32 };
+enum class DType : std::int8_t { float32, boolean, int64, int32, bfloat16 };
 
 inline constexpr int kMaxDims = 6;  // of strided operands
 inline constexpr int kMaxOperands = 32, kMaxInstructions = 128, kMaxConstants = 32;

@@ -60,6 +60,7 @@ NIMBLE_INLINE Floats apply(Floats x, [[maybe_unused]] Floats y, [[maybe_unused]]
   if constexpr (kOp == Op::leaky_relu) return select(x > zero, x, x * y);
   if constexpr (kOp == Op::elu) return select(x > zero, x, y * expm1_of(x));
   if constexpr (kOp == Op::mish) return mish_of(x);
+  if constexpr (kOp == Op::bfloat16) return as_bfloat16(x);
 }
 
 }  // namespace nimble::NIMBLE_ISA

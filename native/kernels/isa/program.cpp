@@ -63,6 +63,14 @@ void activate(float* row, std::int64_t step, std::int64_t rows, std::int64_t cou
 }
 Floats hardswish_of(Floats x) { return x * hardsigmoid_of(x); }
 
+// The upper half of a float.
+struct Bfloat16 {
+  std::uint16_t bits;
+  NIMBLE_INLINE_MEMBER explicit operator float() const {
+    return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
+  }
+};
+
 template <class T>
 NIMBLE_INLINE void gather_rows(float* out, const T* in, std::int64_t rows, std::int64_t cols,
                                std::int64_t row, std::int64_t inner) {
@@ -82,6 +90,10 @@ template <class T>
 NIMBLE_INLINE T to(float value) {
   if constexpr (sizeof(T) == 1) {
     return value != 0.0f;
+  } else if constexpr (sizeof(T) == 2) {
+    const auto bits = __builtin_bit_cast(std::uint32_t, value);
+    const std::uint32_t near = value != value ? 0x7fc00000 : bits + 0x7fff + (bits >> 16 & 1);
+    return {static_cast<std::uint16_t>(near >> 16)};
   } else if constexpr (static_cast<T>(0.5f) == 0) {
     // Beyond the range a conversion is undefined in C++; the processor gives the least integer.
     constexpr float limit = sizeof(T) == 4 ? 2147483648.0f : 9223372036854775808.0f;
@@ -132,6 +144,8 @@ void gather(float* out, const char* in, DType dtype, std::int64_t rows, std::int
       return gather_rows(out, reinterpret_cast<const std::int64_t*>(in), rows, cols, row, inner);
     case DType::int32:
       return gather_rows(out, reinterpret_cast<const std::int32_t*>(in), rows, cols, row, inner);
+    case DType::bfloat16:
+      return gather_rows(out, reinterpret_cast<const Bfloat16*>(in), rows, cols, row, inner);
   }
 }
 
@@ -146,6 +160,8 @@ void scatter(char* out, const float* in, DType dtype, std::int64_t rows, std::in
       return scatter_rows(reinterpret_cast<std::int64_t*>(out), in, rows, cols, row, inner);
     case DType::int32:
       return scatter_rows(reinterpret_cast<std::int32_t*>(out), in, rows, cols, row, inner);
+    case DType::bfloat16:
+      return scatter_rows(reinterpret_cast<Bfloat16*>(out), in, rows, cols, row, inner);
   }
 }
 

@@ -36,7 +36,12 @@ using Activation = void (*)(float* row, std::int64_t step, std::int64_t rows, st
 Activation activation_of(const Epilogue& epilogue);
 
 NIMBLE_INLINE std::int64_t bytes(DType dtype) {
-  return dtype == DType::boolean ? 1 : dtype == DType::int64 ? 8 : 4;
+  switch (dtype) {
+    case DType::boolean: return 1;
+    case DType::bfloat16: return 2;
+    case DType::int64: return 8;
+    default: return 4;
+  }
 }
 
 }  // namespace nimble::NIMBLE_ISA

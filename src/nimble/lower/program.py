@@ -90,6 +90,8 @@ def instructions(graph: Graph, task: Task) -> tuple[Instruction, ...] | None:
     with_truth = (DType.FLOAT32, DType.BOOL)
     read = with_truth if task.op in LOGIC or task.op == _TIMES_TRUTH else (DType.FLOAT32,)
     written = with_truth if task.op in LOGIC else (DType.FLOAT32,)
+    if task.op == "aten._to_copy.default":
+        read = written = (*with_truth, DType.BFLOAT16)
     if not all(
         graph[v].dtype in dtypes
         for values, dtypes in ((task.reads, read), (task.writes, written))
@@ -211,6 +213,8 @@ def _masked_fill(given: Given) -> list[Instruction] | None:
 def _converted(given: Given) -> list[Instruction] | None:
     """A number is true if it is not 0."""
     a = _operand(given["self"])
+    if given["dtype"] is DType.BFLOAT16:
+        return [("bfloat16", (a,))]
     return [("ne", (a, 0.0))] if given["dtype"] is DType.BOOL else [("copy", (a,))]
 
 

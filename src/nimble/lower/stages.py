@@ -23,6 +23,7 @@ from nimble.lower.recurrent import open_recurrent
 from nimble.lower.remake import remake
 from nimble.lower.states import write_states
 from nimble.lower.training import open_training_norms
+from nimble.lower.widen import widen
 from nimble.rewrite.steps import Step
 
 
@@ -31,6 +32,7 @@ def lower(graph: Graph, supported: Supported) -> tuple[Graph, tuple[Step, ...]]:
     other tasks stay as they are."""
 
     passes: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (
+        ("compute in float32", widen),
         ("open batch norms", open_batch_norms),
         ("open norms in training", open_training_norms),
         ("open recurrent layers", open_recurrent),

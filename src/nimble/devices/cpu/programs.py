@@ -11,7 +11,7 @@ from nimble.graph import DType, Value
 from nimble.lower import Values
 
 _OPCODES = _core.opcodes()
-DTYPES = {DType.FLOAT32: 0, DType.BOOL: 1, DType.INT64: 2, DType.INT32: 3}
+DTYPES = {DType.FLOAT32: 0, DType.BOOL: 1, DType.INT64: 2, DType.INT32: 3, DType.BFLOAT16: 4}
 """Those that a program reads and writes, and their numbers."""
 Tail = tuple[tuple[str, tuple[int | float, ...]], ...]
 
