@@ -11,7 +11,7 @@ listed = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.t
 	['project']['optional-dependencies']['$(1)'], sep='\n')"
 extra = $(call listed,$(1)) | $(BIN)/pip install -q -r /dev/stdin torch==2.13.0
 
-.PHONY: demo test native-test test-full test-gpu lint bench burdened overhead figures claims kernels starts steps gpu cluster-speed models zoo examples sanitize clean
+.PHONY: demo test native-test test-full test-gpu lint bench burdened bfloat16 overhead figures claims kernels starts steps gpu cluster-speed models zoo examples sanitize clean
 
 demo: $(VENV)/built
 	$(BIN)/nimble demo
@@ -42,6 +42,9 @@ bench: $(VENV)/bench
 
 burdened: $(VENV)/bench
 	$(BIN)/python bench/burdened.py
+
+bfloat16: $(VENV)/bench
+	$(BIN)/python bench/bfloat16.py
 
 overhead: $(VENV)/bench
 	$(BIN)/python bench/overhead.py

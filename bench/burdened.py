@@ -13,6 +13,7 @@ import typer
 from marks import rewrite
 from performance import MODELS, where
 from rich.console import Console
+from versus import versus
 
 from nimble.bench import Result, Settings
 from nimble.bench.command import run_bench
@@ -35,26 +36,12 @@ def main(
 
 
 def rows(result: Result) -> Iterator[str]:
-    """A row a network, each contestant at its better number of threads."""
     yield (
         f"{where(result)} One other process kept a core busy. Median milliseconds, each at its "
         "better number of threads. Bold: ONNX Runtime wins, or may win."
     )
     yield ""
-    yield "| network | Nimble | threads | ONNX Runtime | threads | ONNX Runtime / Nimble |"
-    yield "|---" * 6 + "|"
-    for model in result.models:
-        best = {row.contestant: row for row in result.rows if row.model == model and row.counts}
-        cells = []
-        for name in ("nimble", PEER):
-            row = best.get(name)
-            cells += [f"{row.median_ms:.3f}", f"{row.threads}"] if row else ["-", "-"]
-        peer = best.get(PEER)
-        ratio = "-"
-        if peer is not None and peer.ratio_low is not None:
-            ratio = f"{peer.ratio:.2f} ({peer.ratio_low:.2f} to {peer.ratio_high:.2f})"
-            ratio = f"**{ratio}**" if peer.ratio_low < 1 else ratio
-        yield f"| {model} | {' | '.join(cells)} | {ratio} |"
+    yield from versus(result, {PEER: "ONNX Runtime"}, {})
 
 
 if __name__ == "__main__":

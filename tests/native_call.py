@@ -10,7 +10,7 @@ from torch import Tensor
 from nimble import _core
 
 OPS = _core.opcodes()
-DTYPES = {torch.float32: 0, torch.bool: 1, torch.int64: 2, torch.int32: 3}
+DTYPES = {torch.float32: 0, torch.bool: 1, torch.int64: 2, torch.int32: 3, torch.bfloat16: 4}
 
 
 def run(
@@ -25,6 +25,11 @@ def run(
     for address, slot in slots.items():
         tape.set_slot(slot, address)
     tape.replay()
+
+
+def couples(packed: Tensor) -> Tensor:
+    """Packed weights […][k][16] in bfloat16: two of k side by side."""
+    return packed.unflatten(-2, (-1, 2)).transpose(-1, -2).to(torch.bfloat16).contiguous()
 
 
 def program(*steps: tuple[str, int, tuple[int, ...]]) -> list[int]:

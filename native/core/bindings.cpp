@@ -130,6 +130,7 @@ NB_MODULE(_core, module) {
   module.def("native_kernels", kernel_names);
   module.def("instruction_set", [] { return name_of(instruction_set()); });
   module.def("instruction_sets", instruction_sets);
+  module.def("multiplies_bfloat16", multiplies_bfloat16);
   module.def("opcodes", opcodes);
   module.def("is_known_program", is_known_program, "inputs"_a, "outputs"_a, "ints"_a, "floats"_a);
   module.def(

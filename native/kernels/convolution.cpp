@@ -1,4 +1,4 @@
-// Parses "convolution.float32" and "depthwise.float32".
+// Parses "convolution.float32", "convolution.bfloat16" and "depthwise.float32".
 #include "convolution.h"
 
 #include "families.h"
@@ -71,6 +71,8 @@ void read_convolution(Reader& reader, ConvolutionPlan& plan, bool depthwise, std
 
 void add_convolution(std::vector<NativeKernel>& kernels) {
   kernels.push_back({"convolution.float32", best_convolution(),
+                     [](const NativeArguments& given) { return parse(given, false); }});
+  kernels.push_back({"convolution.bfloat16", NIMBLE_BFLOAT16(convolution_bfloat16),
                      [](const NativeArguments& given) { return parse(given, false); }});
   kernels.push_back({"depthwise.float32", best_depthwise(),
                      [](const NativeArguments& given) { return parse(given, true); }});

@@ -35,6 +35,7 @@ class Reader;
 void read_convolution(Reader& reader, ConvolutionPlan& plan, bool depthwise, std::size_t operands);
 
 NIMBLE_KERNEL(convolution)
+NIMBLE_KERNEL(convolution_bfloat16)  // channels in couples
 NIMBLE_KERNEL(depthwise)
 
 }  // namespace nimble

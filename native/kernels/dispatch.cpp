@@ -49,6 +49,14 @@ bool has(InstructionSet isa) {
   return isa == InstructionSet::generic;
 }
 
+bool multiplies_bfloat16() {
+#if defined(__x86_64__)
+  return instruction_set() == InstructionSet::avx512 && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
 InstructionSet instruction_set() {
   static const InstructionSet isa = chosen();
   return isa;

@@ -22,6 +22,14 @@
   inline KernelFn best_##name() { return generic::name; }
 #endif
 
+// The same for kernels that multiply in bfloat16: of those with AVX-512 only some machines can.
+#if defined(__x86_64__)
+#define NIMBLE_BFLOAT16(name) \
+  (instruction_set() == InstructionSet::avx512 && !multiplies_bfloat16() ? avx2::name : best_##name())
+#else
+#define NIMBLE_BFLOAT16(name) best_##name()
+#endif
+
 namespace nimble {
 
 enum class InstructionSet { generic, avx2, avx512 };
@@ -36,5 +44,8 @@ bool has(InstructionSet isa);
 // The one that kernels use: what NIMBLE_ISA in the environment names, or the best of this machine.
 // Throws std::invalid_argument if there is none of that name, or not here.
 InstructionSet instruction_set();
+
+// Whether it has an instruction that multiplies in bfloat16; others make up for it, more slowly.
+bool multiplies_bfloat16();
 
 }  // namespace nimble

@@ -1,4 +1,4 @@
-// Parses "pack_linear.float32" and "linear.float32".
+// Parses "pack_linear.float32", "linear.float32" and "linear.bfloat16".
 #include "linear.h"
 
 #include "families.h"
@@ -43,6 +43,7 @@ std::shared_ptr<const void> parse_linear(const NativeArguments& arguments) {
 void add_linear(std::vector<NativeKernel>& kernels) {
   kernels.push_back({"pack_linear.float32", best_pack_linear(), parse_pack});
   kernels.push_back({"linear.float32", best_linear(), parse_linear});
+  kernels.push_back({"linear.bfloat16", NIMBLE_BFLOAT16(linear_bfloat16), parse_linear});
 }
 
 }  // namespace nimble

@@ -23,5 +23,6 @@ struct LinearPlan {
 
 NIMBLE_KERNEL(pack_linear)
 NIMBLE_KERNEL(linear)
+NIMBLE_KERNEL(linear_bfloat16)  // k in couples
 
 }  // namespace nimble

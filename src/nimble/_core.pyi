@@ -71,6 +71,9 @@ def instruction_set() -> str:
 def instruction_sets() -> list[str]:
     """Those that this machine has, the best last."""
 
+def multiplies_bfloat16() -> bool:
+    """Whether the instruction set has a multiplication for that."""
+
 def opcodes() -> dict[str, int]:
     """The operations of a pointwise program."""
 

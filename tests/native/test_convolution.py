@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from native_call import program, run
+from native_call import couples, program, run
 from torch import Tensor
 
 PANEL = 16
@@ -35,19 +35,27 @@ def convolve(
     first, last = panels or (0, -(-channels // PANEL))
     top, bottom = rows or (0, y.shape[2])
     packed = w.permute(2, 3, 1, 0).contiguous() if depthwise else pack(w, groups)
+    together, dtype = 1, "float32"
+    if x.dtype is torch.bfloat16:
+        packed, together, dtype = couples(packed), 2, "bfloat16"
     ints = [x.shape[0], x.shape[2], x.shape[3], top, bottom, y.shape[3]]
-    ints += [groups, w.shape[1], out, first, last, *([channels] if depthwise else ())]
+    ints += [groups, w.shape[1] // together, out, first, last, *([channels] if depthwise else ())]
     ints += [*w.shape[2:], *stride, *dilation, *padding]
-    ints += [*image(x), *image(y), int(b is not None), int(add is not None)]
+    ints += [
+        *(n // together for n in image(x)),
+        *image(y),
+        int(b is not None),
+        int(add is not None),
+    ]
     ints += [*(image(add) if add is not None else (0, 0, 0)), int(clamp is not None)]
     operands = [y[:, :, top:], x, packed]
     operands += [t for t in (b, None if add is None else add[:, :, top:]) if t is not None]
-    kernel = "depthwise.float32" if depthwise else "convolution.float32"
-    run(kernel, [*operands, *extra], [*ints, *tail], [*(clamp or ()), *floats])
+    kernel = "depthwise" if depthwise else "convolution"
+    run(f"{kernel}.{dtype}", [*operands, *extra], [*ints, *tail], [*(clamp or ()), *floats])
 
 
-def channels_last(*shape: int, wider: int = 0) -> Tensor:
-    whole = torch.randn(shape[0], shape[1] + wider, *shape[2:])
+def channels_last(*shape: int, wider: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+    whole = torch.randn(shape[0], shape[1] + wider, *shape[2:]).to(dtype)
     whole = whole.contiguous(memory_format=torch.channels_last)
     return whole[:, wider:]
 
@@ -57,15 +65,15 @@ sizes = st.integers(1, 3)
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.sampled_from([1, 2, 9]), st.sampled_from([1, 3, 8, 17, 33]),
+    st.sampled_from([1, 2, 9]), st.sampled_from([1, 2, 3, 8, 17, 33, 34]),
     st.sampled_from([1, 4, 8, 16, 24, 40]),
     st.integers(1, 17), st.integers(1, 17), st.sampled_from([1, 2, 3, 5, 7]),
     st.sampled_from([1, 2, 3, 5, 7]), st.integers(1, 3), st.integers(1, 2), st.integers(0, 3),
     st.sampled_from(["plain", "groups", "depthwise"]), st.booleans(), st.booleans(),
-    st.booleans(), st.integers(0, 100),
+    st.booleans(), st.booleans(), st.integers(0, 100),
 )  # fmt: skip
 def test_any_convolution(
-    n, ci, co, h, w, kh, kw, stride, dilation, padding, kind, biased, added, clamped, seed
+    n, ci, co, h, w, kh, kw, stride, dilation, padding, kind, biased, added, clamped, narrow, seed
 ):
     torch.manual_seed(seed)
     groups = {"plain": 1, "groups": 2, "depthwise": ci}[kind]
@@ -77,6 +85,9 @@ def test_any_convolution(
         return
     x = channels_last(n, ci, h, w, wider=seed % 2)
     weight = torch.randn(co, ci // groups, kh, kw)
+    if narrow and ci // groups % 2 == 0:
+        x = channels_last(n, ci, h, w, wider=seed % 2 * 2, dtype=torch.bfloat16)
+        weight = weight.to(torch.bfloat16).float()
     bias = torch.randn(co) if biased else None
     options = {
         "stride": (stride, stride), "padding": (padding, padding),

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from native_call import DTYPES, program, run
+from native_call import DTYPES, couples, program, run
 from torch import Tensor
 
 
@@ -36,22 +36,27 @@ def test_packing(n: int, k: int) -> None:
     m=st.integers(0, 17),
     n=st.sampled_from([1, 7, 8, 9, 16, 31, 32, 33, 48, 100]),
     k=st.sampled_from([0, 1, 2, 3, 4, 7, 64, 129]),
-    flags=st.tuples(st.booleans(), st.booleans(), st.booleans()),
+    flags=st.tuples(st.booleans(), st.booleans(), st.booleans(), st.booleans()),
     data=st.data(),
 )
 def test_linear(
-    m: int, n: int, k: int, flags: tuple[bool, bool, bool], data: st.DataObject
+    m: int, n: int, k: int, flags: tuple[bool, bool, bool, bool], data: st.DataObject
 ) -> None:
-    has_bias, has_add, tiled = flags
-    x, weight, bias = torch.randn(m, k + 3)[:, :k], torch.randn(n, k), torch.randn(n)
+    has_bias, has_add, tiled, narrow = flags
+    together, dtype, pack = 1, torch.float32, packed
+    if narrow and k % 2 == 0:
+        together, dtype, pack = 2, torch.bfloat16, lambda weight: couples(packed(weight))
+    x, weight, bias = torch.randn(m, k + 4)[:, :k], torch.randn(n, k), torch.randn(n)
+    x, weight = x.to(dtype), weight.to(dtype).float()
     add, y = torch.randn(m, n + 1)[:, :n], torch.full((m, n + 5), 7.0)
     exact = x.double() @ weight.double().t() + has_bias * bias.double() + has_add * add.double()
-    tensors = [y, x, packed(weight)] + [bias] * has_bias + [add] * has_add
+    tensors = [y, x, pack(weight)] + [bias] * has_bias + [add] * has_add
     panels = -(-n // 16)
     cut = data.draw(st.integers(0, panels)) if tiled else panels
     for first, last in ((0, cut), (cut, panels)):
-        ints = [m, n, n + 5, first, last, k, k + 3, has_bias, has_add, n + 1]
-        run("linear.float32", tensors, ints)
+        inside = [k // together, x.stride(0) // together]
+        ints = [m, n, n + 5, first, last, *inside, has_bias, has_add, n + 1]
+        run(f"linear.{str(dtype).removeprefix('torch.')}", tensors, ints)
     close(y[:, :n], exact)
     assert torch.equal(y[:, n:], torch.full((m, 5), 7.0))
 

@@ -46,6 +46,7 @@ UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     "hardswish": F.hardswish,
     "hardsigmoid": F.hardsigmoid,
     "mish": F.mish,
+    "bfloat16": lambda x: x.to(torch.bfloat16).float(),
 }
 BINARY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "add": torch.add,
@@ -246,7 +247,7 @@ GOOD = [1, 1, 1, 8, 0, 1, 0, 1, 1, OPS["neg"], 1, 0, 0, 0]
         ([1, 2], "takes 3 operands, not 2"),
         ([1, 1, 7], "dimensions 7"),
         ([1, 1, 1, -8], "size -8"),
-        ([1, 1, 1, 8, 4], "dtype 4"),
+        ([1, 1, 1, 8, 5], "dtype 5"),
         ([1, 1, 1, 8, 0, 0, 0, 1, 1, OPS["neg"], 1, 0, 0, 0], "output 0 twice: stride 0"),
         ([*GOOD[:9], 99, 1, 0, 0, 0], "opcode 99"),
         ([*GOOD[:9], OPS["neg"], 0, 0, 0, 0], "writes register 0 in instruction 0, an input"),
@@ -261,3 +262,29 @@ GOOD = [1, 1, 1, 8, 0, 1, 0, 1, 1, OPS["neg"], 1, 0, 0, 0]
 def test_malformed_programs_are_refused(ints: list[int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         run("pointwise.float32", list(torch.zeros(2, 8)), ints)
+
+
+NEAR = [1.00390625, 1.01171875, -1.00390625, 3.3895e38, 3.4e38, -3.4e38, 1e-40, 1e-45]
+"""Halfway between two numbers of bfloat16, and at its ends."""
+
+
+@pytest.mark.parametrize("step", [1, 3])
+@pytest.mark.parametrize("count", [1, 16, 700])
+def test_bfloat16_as_pytorch_rounds_it(count: int, step: int) -> None:
+    x = torch.cat([torch.tensor(NEAR + SPECIAL), torch.randn(count)])
+    x = x.repeat_interleave(step)[::step]
+    narrow, wide = torch.empty(len(x), dtype=torch.bfloat16), torch.empty_like(x)
+    pointwise([narrow, wide], [x], program(("bfloat16", 1, (0,)), ("bfloat16", 2, (0,))))
+    again = torch.empty_like(wide)
+    pointwise([again], [narrow.repeat_interleave(step)[::step]], program(("copy", 1, (0,))))
+    expected = x.to(torch.bfloat16)
+    for got in (narrow.float(), wide, again):
+        assert torch.equal(got.isnan(), expected.isnan())
+        assert torch.equal(got.nan_to_num(7.0), expected.float().nan_to_num(7.0))
+
+
+def test_what_was_not_rounded_is_when_it_is_written() -> None:
+    x = torch.tensor([*NEAR, NAN]).repeat(5)
+    out = torch.empty(len(x), dtype=torch.bfloat16)
+    pointwise([out], [x], program(("copy", 1, (0,))))
+    torch.testing.assert_close(out, x.to(torch.bfloat16), rtol=0, atol=0, equal_nan=True)

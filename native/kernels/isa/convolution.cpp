@@ -15,20 +15,24 @@ constexpr std::int64_t kFewLines = 48;                   // of weights; not wort
 constexpr std::int64_t kCached = 256 * 1024;             // bytes of input in the second-level cache
 constexpr std::int64_t kSmall = 64;                      // pixels of an image
 
+template <class Element>
 struct Taps {
-  const float* const* from;  // [tap][kPixels]
-  const float* weights;      // [tap][channel][kPanel]
+  const Element* const* from;  // [tap][kPixels]
+  const Element* weights;      // [tap][channel][kPanel]
   Floats start[kPerPanel];   // the bias
   // With every so many lines of weights, one is fetched that lies so far ahead.
   std::int64_t every, ahead;
 };
 
+template <class Element>
+NIMBLE_INLINE const Element* zeros() { return reinterpret_cast<const Element*>(kZeros); }
+
 // Whether all of a tap lies outside of the image.
-template <int M>
-NIMBLE_INLINE bool padding(const float* const (&x)[M]) {
-  if (x[0] != kZeros) [[likely]] return false;
+template <int M, class Element>
+NIMBLE_INLINE bool padding(const Element* const (&x)[M]) {
+  if (x[0] != zeros<Element>()) [[likely]] return false;
   for (int m = 1; m < M; ++m) {
-    if (x[m] != kZeros) return false;
+    if (x[m] != zeros<Element>()) return false;
   }
   return true;
 }
@@ -36,18 +40,18 @@ NIMBLE_INLINE bool padding(const float* const (&x)[M]) {
 // M pixels by 16 channels. Few pixels have few sums: those are then made in `Parts` parts, so that
 // one multiplication need not wait for the last. (More channels at once would do as well, but then
 // weights are not read as they lie in memory, and a core fetches them more slowly.)
-template <int M, int Parts>
-NIMBLE_INLINE void multiply(const Taps& tile, std::int64_t taps, std::int64_t in,
+template <int M, int Parts, class Element>
+NIMBLE_INLINE void multiply(const Taps<Element>& tile, std::int64_t taps, std::int64_t in,
                             Floats (&sum)[M][kPerPanel]) {
   Floats acc[Parts][M][kPerPanel] = {};
-  const float* w = tile.weights;
-  const auto step = [&](Floats (&into)[M][kPerPanel], const float* const(&x)[M], std::int64_t c) {
-    Floats row[kPerPanel];
+  const Element* w = tile.weights;
+  const auto step = [&](Floats (&into)[M][kPerPanel], const Element* const(&x)[M], std::int64_t c) {
+    decltype(load(w)) row[kPerPanel];
 #pragma GCC unroll 2
     for (int v = 0; v < kPerPanel; ++v) row[v] = load(w + v * kLanes);
 #pragma GCC unroll 12
     for (int m = 0; m < M; ++m) {
-      const Floats s = splat(x[m][c]);
+      const auto s = splat(x[m][c]);
 #pragma GCC unroll 2
       for (int v = 0; v < kPerPanel; ++v) into[m][v] = fma(s, row[v], into[m][v]);
     }
@@ -59,7 +63,7 @@ NIMBLE_INLINE void multiply(const Taps& tile, std::int64_t taps, std::int64_t in
     for (int v = 0; v < kPerPanel; ++v) acc[0][m][v] = tile.start[v];
   }
   for (std::int64_t t = 0; t < taps; ++t) {
-    const float* x[M];
+    const Element* x[M];
 #pragma GCC unroll 12
     for (int m = 0; m < M; ++m) x[m] = tile.from[t * kPixels + m];
     if (padding(x)) {
@@ -93,7 +97,7 @@ NIMBLE_INLINE void multiply(const Taps& tile, std::int64_t taps, std::int64_t in
 
 // M pixels by 8 channels, for the last channels of a group.
 template <int M>
-NIMBLE_INLINE void multiply_half(const Taps& tile, std::int64_t taps, std::int64_t in,
+NIMBLE_INLINE void multiply_half(const Taps<float>& tile, std::int64_t taps, std::int64_t in,
                                  Eight (&acc)[M]) {
   const float* w = tile.weights;
 #pragma GCC unroll 12
@@ -141,12 +145,13 @@ struct End {
   }
 };
 
+template <class Element>
 struct Sweep {
   const ConvolutionPlan& plan;
   const NativeCall& call;
-  const float* src;
+  const Element* src;
   float* dst;
-  const float* weights;
+  const Element* weights;
   const float* bias;
   const float* added;
   const std::int64_t taps, panels;
@@ -157,18 +162,19 @@ struct Sweep {
   const std::int64_t most_pixels;  // of a group
   const bool pixel_by_pixel;  // an output pixel is made from the input pixel of the same number
   const bool dense;           // rows of the output follow each other without gaps
+  static constexpr bool kHalves = __is_same(Element, float);  // whether eight channels take less
   const Activation activation;  // of a tile, while it is in the first-level cache
   // Not initialised: that would take longer than a small convolution.
   std::int64_t tap_offset[kMaxTaps];
-  const float* from[kPointers];  // of a chunk: [group of pixels][tap][kPixels]
+  const Element* from[kPointers];  // of a chunk: [group of pixels][tap][kPixels]
   Place place[kChunk * kPixels];
 
   Sweep(const ConvolutionPlan& plan, const NativeCall& call)
       : plan(plan),
         call(call),
-        src(call.operand<const float>(1)),
+        src(call.operand<const Element>(1)),
         dst(call.operand<float>(0)),
-        weights(call.operand<const float>(2)),
+        weights(call.operand<const Element>(2)),
         bias(plan.bias ? call.operand<const float>(3) : nullptr),
         added(plan.add ? call.operand<const float>(plan.bias ? 4 : 3) : nullptr),
         taps(plan.kernel_h * plan.kernel_w),
@@ -218,9 +224,9 @@ struct Sweep {
   }
 
   template <int M, bool Adds>
-  [[gnu::always_inline]] inline void tile(const Taps& given, End& end, const Place* places,
+  [[gnu::always_inline]] inline void tile(const Taps<Element>& given, End& end, const Place* places,
                                           std::int64_t channel, std::int64_t count) const {
-    if (count > 8) {
+    if (count > 8 || !kHalves) {
       Floats sum[M][kPerPanel];
       multiply<M, M == 1 ? 4 : M <= 3 ? 2 : 1>(given, taps, plan.in, sum);
       end.forget(places);
@@ -229,11 +235,12 @@ struct Sweep {
 #pragma GCC unroll 2
         for (int v = 0; v < kPerPanel; ++v) {
           // All but the last vector are whole: there are more than eight.
-          const std::int64_t left = v + 1 < kPerPanel ? kLanes : count - v * kLanes;
+          const bool last = !kHalves || v + 1 == kPerPanel;
+          const std::int64_t left = last ? count - v * kLanes : kLanes;
           put<Adds>(end, places[m], channel + v * kLanes, sum[m][v], left);
         }
       }
-    } else {
+    } else if constexpr (kHalves) {
       Eight acc[M];
       multiply_half<M>(given, taps, plan.in, acc);
       end.forget(places);
@@ -252,11 +259,11 @@ struct Sweep {
   }
 
   // Pointers of every tap for the output pixel (y, x), to every kPixels-th place.
-  [[gnu::always_inline]] inline void point_at(const float* image, std::int64_t y, std::int64_t x,
-                                              const float** out) const {
+  [[gnu::always_inline]] inline void point_at(const Element* image, std::int64_t y, std::int64_t x,
+                                              const Element** out) const {
     const std::int64_t top = (y + plan.first_row) * plan.stride_h - plan.top;
     const std::int64_t left = x * plan.stride_w - plan.left;
-    const float* corner = image + top * plan.src.row + left * plan.src.pixel;
+    const Element* corner = image + top * plan.src.row + left * plan.src.pixel;
     const bool inside = top >= 0 && left >= 0 &&
                         top + (plan.kernel_h - 1) * plan.dilation_h < plan.height &&
                         left + (plan.kernel_w - 1) * plan.dilation_w < plan.width;
@@ -270,15 +277,16 @@ struct Sweep {
       for (std::int64_t j = 0; j < plan.kernel_w; ++j, ++t) {
         const std::int64_t column = left + j * plan.dilation_w;
         const bool there = row >= 0 && row < plan.height && column >= 0 && column < plan.width;
-        out[t * kPixels] = there ? corner + tap_offset[t] : kZeros;
+        out[t * kPixels] = there ? corner + tap_offset[t] : zeros<Element>();
       }
     }
   }
 
   // Pointers for output pixels [pixel, pixel + count) of one image.
-  void point(const float* image, std::int64_t pixel, std::int64_t count, const float** out) const {
+  void point(const Element* image, std::int64_t pixel, std::int64_t count,
+             const Element** out) const {
     if (pixel_by_pixel) {
-      const float* first = image + plan.first_row * plan.src.row + pixel * plan.src.pixel;
+      const Element* first = image + plan.first_row * plan.src.row + pixel * plan.src.pixel;
       for (std::int64_t m = 0; m < count; ++m) out[m] = first + m * plan.src.pixel;
       return;
     }
@@ -320,7 +328,7 @@ struct Sweep {
   }
 
   // Pointers and places for `count` pixels of all images: a pixel of every image, then the next.
-  void point_together(const float* images, std::int64_t begin, std::int64_t count) {
+  void point_together(const Element* images, std::int64_t begin, std::int64_t count) {
     std::int64_t image = begin % plan.batch, pixel = begin / plan.batch, m = 0;
     const Groups groups(count, most_pixels);
     for (std::int64_t group = 0; group < groups.count; ++group) {
@@ -339,7 +347,7 @@ struct Sweep {
   // Groups [group, group + groups) of M pixels, the first of which is to go to `to`. Not part of
   // another function, whose variables would take the registers of the inner loop.
   template <int M, bool Adds>
-  [[gnu::noinline]] void groups_of(Taps tile_, End end, const Place* to, std::int64_t channel,
+  [[gnu::noinline]] void groups_of(Taps<Element> tile_, End end, const Place* to, std::int64_t channel,
                                    std::int64_t count, std::int64_t group,
                                    std::int64_t groups) const {
     tile_.from = from + group * taps * kPixels;
@@ -355,7 +363,7 @@ struct Sweep {
 
   // Groups of up to kMost pixels, by their size.
   template <int kMost, bool Adds>
-  void groups_of_size(std::int64_t size, const Taps& tile_, const End& end, const Place* to,
+  void groups_of_size(std::int64_t size, const Taps<Element>& tile_, const End& end, const Place* to,
                       std::int64_t channel, std::int64_t count, std::int64_t group,
                       std::int64_t groups) const {
     if constexpr (kMost > 1) {
@@ -367,7 +375,7 @@ struct Sweep {
   }
 
   template <bool Adds>
-  void panel_of_chunk(Taps tile_, const End& end, std::int64_t channel, std::int64_t count,
+  void panel_of_chunk(Taps<Element> tile_, const End& end, std::int64_t channel, std::int64_t count,
                       const Groups& groups) const {
     // The next panel's weights on their way to the second-level cache, one line at a time: every
     // group fetches others. Not for a single group: it reads them once, in order, and the core itself
@@ -395,8 +403,8 @@ struct Sweep {
     const bool clamps = plan.low < plan.high;
     const float infinity = __builtin_inff();
     const End ends{splat(clamps ? plan.low : -infinity), splat(clamps ? plan.high : infinity)};
-    const float* image_src = src + image * plan.src.batch + g * plan.in;
-    const float* group_weights = weights + g * panels * taps * plan.in * kPanel;
+    const Element* image_src = src + image * plan.src.batch + g * plan.in;
+    const Element* group_weights = weights + g * panels * taps * plan.in * kPanel;
     for (std::int64_t begin = 0; begin < all_pixels; begin += chunk * most_pixels) {
       const std::int64_t end = least(all_pixels, begin + chunk * most_pixels);
       const Groups groups_(end - begin, most_pixels);
@@ -412,7 +420,7 @@ struct Sweep {
       }
       for (std::int64_t panel = plan.first_panel; panel < plan.last_panel; ++panel) {
         const std::int64_t channel = panel * kPanel, left = plan.out - channel;
-        Taps tile_{};
+        Taps<Element> tile_{};
         tile_.weights = group_weights + panel * taps * plan.in * kPanel;
         const std::int64_t all = g * plan.out + channel;
         if (bias) {
@@ -446,15 +454,19 @@ struct Sweep {
   }
 };
 
-}  // namespace
-
-void convolution(void* context) {
+template <class Element>
+NIMBLE_INLINE void convolution_of(void* context) {
   const auto& call = *static_cast<const NativeCall*>(context);
   const auto& plan = *static_cast<const ConvolutionPlan*>(call.plan);
-  Sweep sweep(plan, call);
+  Sweep<Element> sweep(plan, call);
   for (std::int64_t image = 0; image < (sweep.together ? 1 : plan.batch); ++image) {
     for (std::int64_t g = 0; g < plan.groups; ++g) sweep.group_of_channels(image, g);
   }
 }
+
+}  // namespace
+
+void convolution(void* context) { convolution_of<float>(context); }
+void convolution_bfloat16(void* context) { convolution_of<Couple>(context); }
 
 }  // namespace nimble::NIMBLE_ISA

@@ -6,10 +6,11 @@
 namespace nimble::NIMBLE_ISA {
 namespace {
 
+template <class Element>
 struct Matrices {
   float* y;
-  const float* x;
-  const float* w;
+  const Element* x;
+  const Element* w;
   const float* bias;
   const float* add;
 };
@@ -30,10 +31,10 @@ constexpr std::int64_t kCached = 256 * 1024 / sizeof(float), kCachedColumns = 51
 constexpr std::int64_t kPanelsAtOnce = 2;  // of weights, which stay there for all rows of a block
 
 // Rows [row, row + kRows) by a panel.
-template <int kRows, int kParts>
-void tile_at(const LinearPlan& plan, const Matrices& at, const Block& block, const Fetch& fetch,
+template <int kRows, int kParts, class Element>
+void tile_at(const LinearPlan& plan, const Matrices<Element>& at, const Block& block, const Fetch& fetch,
              std::int64_t row, std::int64_t panel) {
-  Tile<kRows, 1, kParts> tile;
+  Tile<kRows, 1, kParts, Element> tile;
   tile.clear();
   const std::int64_t w_row = panel * kPanel;
   tile.add_fetching(at.x + row * plan.x_stride + block.k, plan.x_stride,
@@ -65,14 +66,15 @@ void tile_at(const LinearPlan& plan, const Matrices& at, const Block& block, con
 
 // One panel after the other, as they lie in memory: a core fetches one stream faster than two. Few
 // rows make their sums in parts, so that there are enough of them to work on at the same time.
-template <int kRows>
-void rows_at(const LinearPlan& plan, const Matrices& at, const Block& block, const Fetch& fetch,
+template <int kRows, class Element>
+void rows_at(const LinearPlan& plan, const Matrices<Element>& at, const Block& block, const Fetch& fetch,
              std::int64_t row, std::int64_t panel, std::int64_t last) {
   constexpr int kParts = kRows == 1 ? 4 : kRows <= 3 ? 2 : 1;
   for (; panel < last; ++panel) tile_at<kRows, kParts>(plan, at, block, fetch, row, panel);
 }
 
-void multiply(const LinearPlan& plan, const Matrices& at, const Block& block) {
+template <class Element>
+void multiply(const LinearPlan& plan, const Matrices<Element>& at, const Block& block) {
   const std::int64_t rows = block.row_end - block.row, columns = block.k_end - block.k;
   const std::int64_t most_rows = rows_together(kTileRows, plan.x_stride);
   const std::int64_t groups = (rows + most_rows - 1) / most_rows;
@@ -101,16 +103,15 @@ NIMBLE_INLINE void in_parts(std::int64_t all, std::int64_t size, F f) {
   }
 }
 
-}  // namespace
-
-void linear(void* context) {
+template <class Element>
+NIMBLE_INLINE void linear_of(void* context) {
   const auto& call = *static_cast<const NativeCall*>(context);
   const auto& plan = *static_cast<const LinearPlan*>(call.plan);
-  Matrices at{};
+  Matrices<Element> at{};
   std::size_t next = 0;
   at.y = call.operand<float>(next++);
-  at.x = call.operand<const float>(next++);
-  at.w = call.operand<const float>(next++);
+  at.x = call.operand<const Element>(next++);
+  at.w = call.operand<const Element>(next++);
   if (plan.bias) at.bias = call.operand<const float>(next++);
   if (plan.add) at.add = call.operand<const float>(next++);
   const std::int64_t k = plan.k;
@@ -130,6 +131,11 @@ void linear(void* context) {
     finish(plan.epilogue, call, at.y + r * plan.y_stride + column, r, column, count);
   }
 }
+
+}  // namespace
+
+void linear(void* context) { linear_of<float>(context); }
+void linear_bfloat16(void* context) { linear_of<Couple>(context); }
 
 void pack_linear(void* context) {
   const auto& call = *static_cast<const NativeCall*>(context);

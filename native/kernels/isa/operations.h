@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../program.h"
+#include "bfloat16.h"
 #include "math.h"
 
 namespace nimble::NIMBLE_ISA {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../linear.h"
+#include "bfloat16.h"
 #include "vec.h"
 
 namespace nimble::NIMBLE_ISA {
@@ -37,8 +38,9 @@ NIMBLE_INLINE void in_groups(std::int64_t all, std::int64_t most_rows, F f) {
   }
 }
 
-// Sums of kRows rows and kPanels panels. kParts independent sums of each hide the latency of FMA.
-template <int kRows, int kPanels, int kParts>
+// Sums of kRows rows and kPanels panels. kParts independent sums of each hide the latency of FMA. An
+// element is a float, or a couple of numbers in bfloat16.
+template <int kRows, int kPanels, int kParts, class Element = float>
 struct Tile {
   Floats sum[kParts][kRows][kPanels * kPerPanel];
 
@@ -48,7 +50,7 @@ struct Tile {
   }
 
   // += x[rows, k] w[k, columns]; w's rows are w_row apart, its panels w_panel; x's columns x_step.
-  [[gnu::always_inline]] inline void add(const float* x, std::int64_t x_row, const float* w,
+  [[gnu::always_inline]] inline void add(const Element* x, std::int64_t x_row, const Element* w,
                                          std::int64_t w_row, std::int64_t w_panel, std::int64_t k,
                                          std::int64_t x_step = 1) {
     std::int64_t i = 0;
@@ -63,7 +65,7 @@ struct Tile {
 
   // The same for rows of w that follow each other, while with every so many of them one is fetched
   // that lies so far ahead.
-  [[gnu::always_inline]] inline void add_fetching(const float* x, std::int64_t x_row, const float* w,
+  [[gnu::always_inline]] inline void add_fetching(const Element* x, std::int64_t x_row, const Element* w,
                                                   std::int64_t k, std::int64_t every,
                                                   std::int64_t ahead) {
     std::int64_t i = 0;
@@ -76,9 +78,9 @@ struct Tile {
     add(x + i, x_row, w + i * kPanel, kPanel, 0, k - i);
   }
 
-  [[gnu::always_inline]] inline void step(int part, const float* x, std::int64_t x_row,
-                                          const float* w, std::int64_t w_panel) {
-    Floats column[kPanels * kPerPanel];
+  [[gnu::always_inline]] inline void step(int part, const Element* x, std::int64_t x_row,
+                                          const Element* w, std::int64_t w_panel) {
+    decltype(load(w)) column[kPanels * kPerPanel];
 #pragma GCC unroll 4
     for (int p = 0; p < kPanels; ++p) {
 #pragma GCC unroll 2
@@ -86,7 +88,7 @@ struct Tile {
     }
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
-      const Floats value = splat(x[r * x_row]);
+      const auto value = splat(x[r * x_row]);
 #pragma GCC unroll 8
       for (int c = 0; c < kPanels * kPerPanel; ++c) {
         sum[part][r][c] = fma(value, column[c], sum[part][r][c]);

@@ -154,13 +154,6 @@ NIMBLE_INLINE Floats rounded(Floats x) {
 #endif
 }
 
-// The nearest numbers that bfloat16 has, half to even.
-NIMBLE_INLINE Floats as_bfloat16(Floats x) {
-  const Ints odd = (bits(x) >> 16) & 1;
-  const Floats near = floats((bits(x) + 0x7fff + odd) & ~0xffff);
-  return select(x != x, splat(__builtin_nanf("")), near);
-}
-
 #if defined(__AVX512F__)
 NIMBLE_INLINE bool any(Ints mask) {
   return _mm512_movepi32_mask(reinterpret_cast<__m512i>(mask)) != 0;

@@ -88,8 +88,10 @@ def instructions(graph: Graph, task: Task) -> tuple[Instruction, ...] | None:
     if builder is None or len(task.results) != 1 or task.results[0] is None:
         return None
     with_truth = (DType.FLOAT32, DType.BOOL)
-    read = with_truth if task.op in LOGIC or task.op == _TIMES_TRUTH else (DType.FLOAT32,)
-    written = with_truth if task.op in LOGIC else (DType.FLOAT32,)
+    read: tuple[DType, ...] = (
+        with_truth if task.op in LOGIC or task.op == _TIMES_TRUTH else (DType.FLOAT32,)
+    )
+    written: tuple[DType, ...] = with_truth if task.op in LOGIC else (DType.FLOAT32,)
     if task.op == "aten._to_copy.default":
         read = written = (*with_truth, DType.BFLOAT16)
     if not all(

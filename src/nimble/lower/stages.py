@@ -9,6 +9,7 @@ from nimble.graph import Graph, Task
 from nimble.lower.activations import recognise_activations
 from nimble.lower.batch_norm import open_batch_norms
 from nimble.lower.concat import free_concatenations
+from nimble.lower.couples import multiply_in_bfloat16
 from nimble.lower.draws import keep_draws_small
 from nimble.lower.early import check_first, update_early
 from nimble.lower.fuse import fuse
@@ -43,6 +44,7 @@ def lower(graph: Graph, supported: Supported) -> tuple[Graph, tuple[Step, ...]]:
         ("lay channels last", lambda g: lay_channels_last(g, POINTWISE)),
         ("choose kernels", lambda g: open_heads(g, supported)),
         ("gate weights", lambda g: gate_weights(g, supported)),
+        ("multiply in bfloat16", lambda g: multiply_in_bfloat16(g, supported)),
         ("fuse", lambda g: fuse(g, supported)),
         ("make again", lambda g: remake(g, supported)),
         ("free concatenations", lambda g: free_concatenations(g, supported)),

@@ -128,9 +128,7 @@ class _Widening:
         name = fresh(f"{self._edit.values[result].name}.{dtype}", self._taken)
         self._taken.add(name)
         kwargs: tuple[tuple[str, Arg], ...] = (("dtype", dtype),)
-        self._edit.tasks.append(
-            call(name, _CONVERSION, (Ref(source),), (result,), kwargs, origin)
-        )
+        self._edit.tasks.append(call(name, _CONVERSION, (Ref(source),), (result,), kwargs, origin))
         return result
 
 

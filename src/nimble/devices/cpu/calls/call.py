@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from nimble import _core
 from nimble.devices.cpu.programs import End
-from nimble.graph import Task, refs
+from nimble.graph import DType, Task, Value, refs
 from nimble.lower import Values
 
 Given = dict[str, Any]
@@ -25,6 +26,16 @@ class NativeCall:
 
 Make = Callable[[Values, Task, Given], NativeCall | None]
 """The call that computes a task, or None if no kernel can."""
+
+
+def elements(x: Value) -> tuple[int, str]:
+    """How many numbers of x a kernel that multiplies takes at a time, and what its name ends in.
+    Of bfloat16 two that lie side by side are one element, and strides are counted in those; 0 where
+    the machine cannot multiply them."""
+    if x.dtype is DType.FLOAT32:
+        return 1, "float32"
+    together = 2 if x.dtype is DType.BFLOAT16 and _core.multiplies_bfloat16() else 0
+    return together, "bfloat16"
 
 
 def product(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nimble.devices.cpu.calls.call import Given, Make, NativeCall, product
+from nimble.devices.cpu.calls.call import Given, Make, NativeCall, elements, product
 from nimble.devices.cpu.geometry import image, pixels
 from nimble.devices.cpu.programs import end_of, epilogue
 from nimble.graph import Ref, Task, Value, refs
@@ -36,17 +36,23 @@ def _convolution(graph: Values, task: Task, given: Given) -> NativeCall | None:
         return None
     (high, wide), (rows, columns) = _size(source), _size(result)
     turned = -1 if len(source.shape) == 3 else 1
+    together, dtype = elements(source)
+    inside = source.shape[1] // groups
+    if not together or any(n % together for n in (inside, *image(source))):
+        return None
+    if together > 1 and task.op != "nimble.convolution":
+        return None
     ints = [
         source.shape[0], high, wide, 0, rows, columns,
-        groups, source.shape[1] // groups, out, 0, panels,
+        groups, inside // together, out, 0, panels,
         *(graph[weight.id].strides[:1] if depthwise else ()),
         *given["kernel"][::turned], *given["stride"][::turned], *given["dilation"][::turned],
-        *given["padding"][::turned], *image(source), *image(result),
+        *given["padding"][::turned], *(n // together for n in image(source)), *image(result),
         int(bias is not None), int(end.added is not None), *added, int(end.clamp is not None),
     ]  # fmt: skip
     if task.op == "nimble.winograd":
         ints = [given["side"], given["block"], *ints]
-    return product(f"{task.op.removeprefix('nimble.')}.float32", task, ints, end, tail)
+    return product(f"{task.op.removeprefix('nimble.')}.{dtype}", task, ints, end, tail)
 
 
 def _size(value: Value) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nimble.devices.cpu.calls.call import Given, Make, NativeCall, product
+from nimble.devices.cpu.calls.call import Given, Make, NativeCall, elements, product
 from nimble.devices.cpu.geometry import down_of, even_step, matrix, pixels
 from nimble.devices.cpu.programs import end_of, epilogue
 from nimble.graph import Ref, Task
@@ -36,18 +36,22 @@ def _linear(graph: Values, task: Task, given: Given) -> NativeCall | None:
         if strides is None or strides[1] != 1:
             return None
         more = strides[0]
+    together, dtype = elements(source)
     across = source.strides[0] if rows > 1 else inside
+    if not together or inside % together or across % together:
+        return None
+    inside, across = inside // together, across // together
     panels = -(-out // 16)
     if small:
         ints = [rows, out, down, 0, panels, inside, across]
         ints += [int(bias is not None), int(end.added is not None), more]
-        kernel = "linear.float32"
+        kernel = f"linear.{dtype}"
     else:
         # A matrix is an image of one row.
         ints = [1, 1, rows, 0, 1, rows, 1, inside, out, 0, panels, 1, 1, 1, 1, 1, 1, 0, 0]
         ints += [0, 0, across, 0, 0, down, int(bias is not None), int(end.added is not None)]
         ints += [0, 0, more, int(end.clamp is not None)]
-        kernel = "convolution.float32"
+        kernel = f"convolution.{dtype}"
         if inside > _MOST_INSIDE:
             return None
     return product(kernel, task, ints, end, tail)

@@ -1,0 +1,203 @@
+"""Networks in bfloat16: computed in float32, rounded where the model says so."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lowered import fell_back, graphs
+from torch import nn
+
+import nimble
+from nimble import _core
+from nimble.capture.structure import flatten
+from nimble.compare import Outcome, Reference
+from nimble.graph import DType
+
+NARROW = torch.bfloat16
+couples = pytest.mark.skipif(
+    not _core.multiplies_bfloat16(), reason="this machine has no multiplication in bfloat16"
+)
+
+
+def agrees(model, *args):
+    """The engine with the model's answers, no further from the exact ones than eager's allow."""
+    model = model.eval() if isinstance(model, nn.Module) else model
+    tensors, structure = flatten((args, {}))
+    reference = Reference.of(model, tensors, structure)
+    engine = nimble.compile(model, tuple(tensor.clone() for tensor in tensors))
+    assert reference.differs(Outcome.of(engine, model, tensors, structure)) == ""
+    return engine
+
+
+def products(graph):
+    """Of which dtype the tasks that multiply by weights read."""
+    kinds = ("nimble.convolution", "nimble.linear")
+    return [graph[t.args[0].id].dtype for t in graph.tasks if t.op in kinds]
+
+
+class Block(nn.Module):
+    def __init__(self, channels=64):
+        super().__init__()
+        self.first = nn.Conv2d(3, channels, 3, padding=1)
+        self.norm = nn.BatchNorm2d(channels)
+        self.second = nn.Conv2d(channels, channels, 1)
+        self.third = nn.Conv2d(channels, channels, 3, stride=2)
+        self.out = nn.Linear(channels, 80)
+
+    def forward(self, x):
+        x = F.silu(self.norm(self.first(x)))
+        x = self.third(x + self.second(x))
+        return self.out(x.mean((2, 3)))
+
+
+def test_a_network_runs_by_our_kernels():
+    model, x = Block().to(NARROW).eval(), torch.randn(2, 3, 12, 12, dtype=NARROW)
+    agrees(model, x)
+    _, lowered, tiled, *_ = graphs(model, (x,))
+    assert fell_back(lowered) == []
+    assert len(tiled.tasks) > len(lowered.tasks)
+
+
+@couples
+def test_weights_lie_in_couples():
+    """Where there are two input channels to multiply, and enough results of them."""
+    _, lowered, *_ = graphs(Block().to(NARROW).eval(), (torch.randn(1, 3, 12, 12, dtype=NARROW),))
+    assert products(lowered) == [DType.FLOAT32] + [DType.BFLOAT16] * 3
+    _, lowered, *_ = graphs(Block().eval(), (torch.randn(1, 3, 12, 12),))
+    assert products(lowered) == [DType.FLOAT32] * 4
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.integers(1, 40),
+    inside=st.sampled_from([1, 2, 7, 64, 96]),
+    out=st.sampled_from([1, 63, 64, 80, 130]),
+    activation=st.sampled_from([None, "relu", "gelu", "sigmoid"]),
+    bias=st.booleans(),
+)
+def test_linear_layers(rows, inside, out, activation, bias):
+    layer = nn.Linear(inside, out, bias=bias).to(NARROW)
+
+    def model(x):
+        return x if activation is None else getattr(F, activation)(x)
+
+    agrees(nn.Sequential(layer, Called(model)), torch.randn(rows, inside).to(NARROW))
+
+
+class Called(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def test_transformers():
+    layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True, activation="gelu").to(NARROW)
+    agrees(layer, torch.randn(2, 9, 64).to(NARROW))
+
+
+def test_recurrent_layers():
+    agrees(nn.LSTM(32, 64, batch_first=True).to(NARROW), torch.randn(1, 5, 32).to(NARROW))
+
+
+def test_autocast():
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Block()
+
+        def forward(self, x):
+            with torch.autocast("cpu", NARROW):
+                return self.inner(x)
+
+    model, x = Mixed().eval(), torch.randn(1, 3, 12, 12)
+    eager, engine = model(x), nimble.compile(model, x)
+    assert engine(x).dtype is eager.dtype
+    torch.testing.assert_close(engine(x), eager, rtol=0.05, atol=0.05)
+    if _core.multiplies_bfloat16():
+        assert DType.BFLOAT16 in products(graphs(model, (x,))[1])
+
+
+def test_what_the_model_rounds_is_rounded():
+    """Bit for bit: the rest of a float beyond its bfloat16 is not lost."""
+
+    def rest(x):
+        return x - x.to(NARROW).float(), (x * 3).to(NARROW).float() * 2
+
+    x = torch.randn(100)
+    for got, expected in zip(nimble.compile(rest, x)(x), rest(x), strict=True):
+        assert torch.equal(got, expected)
+
+
+def test_views_and_outputs_in_another_layout():
+    def model(x):
+        y = torch.relu(x + 1)
+        return y[1:].t(), y.view(-1)[3:], torch.cat([y, x], 1)[:, ::2]
+
+    agrees(model, torch.randn(6, 5).to(NARROW))
+
+
+def test_bits_are_left_alone():
+    def model(x):
+        return (x + 1).view(torch.int16) & 0xFF, (x * 2).view(torch.int16)
+
+    x = torch.randn(40).to(NARROW)
+    for got, expected in zip(nimble.compile(model, x)(x), model(x), strict=True):
+        assert torch.equal(got, expected)
+
+
+def test_inputs_written_over():
+    def model(x):
+        x.mul_(2)
+        return torch.sigmoid(x)
+
+    agrees(model, torch.randn(30).to(NARROW))
+
+
+def test_a_state_is_kept_in_bfloat16():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(4, dtype=NARROW))
+
+        def forward(self, x):
+            self.seen.add_(x.mean(0))
+            return x + self.seen
+
+    ours, theirs = Counting(), Counting()
+    x = torch.randn(3, 4).to(NARROW)
+    engine = nimble.compile(ours, x)
+    for _ in range(3):
+        torch.testing.assert_close(engine(x), theirs(x), rtol=0.02, atol=0.02)
+        torch.testing.assert_close(ours.seen, theirs.seen, rtol=0.02, atol=0.02)
+
+
+def test_dropout_draws_as_eager():
+    class Dropping(nn.Module):
+        def forward(self, x):
+            return F.dropout(x, 0.5, training=True) * 2
+
+    x = torch.ones(1000, dtype=NARROW)
+    engine = nimble.compile(Dropping(), x)
+    torch.manual_seed(3)
+    got = engine(x)
+    assert set(got.unique().tolist()) == {0.0, 4.0}
+    assert 300 < int((got == 0).sum()) < 700
+
+
+def test_an_edit_of_weights_is_seen():
+    model, x = nn.Linear(64, 64).to(NARROW), torch.randn(3, 64).to(NARROW)
+    engine = nimble.compile(model, x)
+    with torch.no_grad():
+        model.weight.mul_(2)
+    torch.testing.assert_close(engine(x), model(x), rtol=0.02, atol=0.02)
+
+
+def test_saved_and_loaded(tmp_path):
+    model, x = Block().to(NARROW).eval(), torch.randn(1, 3, 12, 12, dtype=NARROW)
+    engine = nimble.compile(model, x)
+    engine.save(tmp_path / "block.nimble")
+    assert torch.equal(nimble.load(tmp_path / "block.nimble")(x), engine(x))
