@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import nimble
 
-DTYPES = [torch.float32, torch.float64, torch.int64, torch.bool, torch.bfloat16]
+DTYPES = [torch.float32, torch.float64, torch.int64, torch.bool, torch.float16]
 UNARY = ["neg", "abs", "relu", "sigmoid", "clone", "square", "logical_not", "exp"]
 BINARY = ["add", "sub", "mul", "maximum", "eq", "lt"]
 VIEWS = ["transpose", "flatten", "slice", "select", "unsqueeze", "expand", "strided", "diagonal"]
@@ -32,6 +32,8 @@ def apply(step, pool):
         if not broadcastable(x, y):
             y = x
         return getattr(torch, name)(x, y)
+    if kind == "itself":
+        return itself(name, x.neg() if n % 2 and x.dtype is not torch.bool else x, n)
     if kind == "reduce":
         return x.sum(n % x.dim()) if x.dim() else x.sum()
     if kind == "matmul":
@@ -43,6 +45,14 @@ def apply(step, pool):
         return view(name, x, n)
     update(name, x, y)
     return None
+
+
+def itself(name, x, n):
+    """With other elements of its own: its first row or column, or transposed."""
+    y = [x[:1], x[..., :1], x.transpose(0, -1), x[0]][n // 2] if x.dim() and x.numel() else x
+    if not broadcastable(x, y):
+        y = x
+    return getattr(torch, "eq" if x.dtype is torch.bool else name)(x, y)
 
 
 def broadcastable(x, y):
@@ -86,6 +96,7 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("unary"), st.sampled_from(UNARY), *[st.integers(0, 7)] * 3),
         st.tuples(st.just("binary"), st.sampled_from(BINARY), *[st.integers(0, 7)] * 3),
+        st.tuples(st.just("itself"), st.sampled_from(BINARY), *[st.integers(0, 7)] * 3),
         st.tuples(st.just("view"), st.sampled_from(VIEWS), *[st.integers(0, 7)] * 3),
         st.tuples(st.just("inplace"), st.sampled_from(INPLACE), *[st.integers(0, 7)] * 3),
         st.tuples(

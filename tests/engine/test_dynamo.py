@@ -134,7 +134,9 @@ def test_statistics_of_mixed_precision_have_the_kernels_dtype(norm):
         x = torch.randn(4, 8)
         with torch.autocast("cpu", torch.bfloat16):
             mine, theirs = fast(x), other(x)
-        torch.testing.assert_close(mine, theirs)
+        assert mine.dtype is theirs.dtype
+        # Eager rounds what the layer hands to the norm, to a part in 256 of numbers around 1.
+        torch.testing.assert_close(mine, theirs, atol=1e-2, rtol=1.6e-2)
         mine.float().square().mean().backward()
         theirs.float().square().mean().backward()
     for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
@@ -149,7 +151,7 @@ def test_what_is_computed_from_mistyped_statistics_has_the_kernels_dtype_too():
     x, weight = torch.randn(4, 8, dtype=torch.bfloat16), torch.ones(8)
     engine = nimble.compile(model, (x, weight))
     for mine, theirs in zip(engine(x, weight), model(x, weight), strict=True):
-        torch.testing.assert_close(mine, theirs)
+        torch.testing.assert_close(mine, theirs, atol=1e-2, rtol=1.6e-2)  # Eager rounds y.
         assert mine.stride() == theirs.stride()
 
 

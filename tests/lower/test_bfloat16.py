@@ -11,7 +11,7 @@ from torch import nn
 import nimble
 from nimble import _core
 from nimble.capture.structure import flatten
-from nimble.compare import Outcome, Reference
+from nimble.compare import Outcome, Reference, relative_error
 from nimble.graph import DType
 
 NARROW = torch.bfloat16
@@ -83,6 +83,51 @@ def test_linear_layers(rows, inside, out, activation, bias):
         return x if activation is None else getattr(F, activation)(x)
 
     agrees(nn.Sequential(layer, Called(model)), torch.randn(rows, inside).to(NARROW))
+
+
+STEPS = {
+    "add": torch.add,
+    "mul": torch.mul,
+    "sub": torch.sub,
+    "maximum": torch.maximum,
+    "tanh": lambda x, _: torch.tanh(x),
+    "sigmoid": lambda x, _: torch.sigmoid(x),
+    "softmax": lambda x, _: torch.softmax(x, -1),
+    "product": lambda x, y: x @ y.t() / 4,
+    "turned": lambda x, _: x.t(),
+    "row": lambda x, y: x + y[:1],
+    "joined": lambda x, y: torch.cat([x, y])[1:17],
+    "mean": lambda x, y: x - y.mean(0),
+    "rounded": lambda x, _: x if x.dtype is torch.float64 else x.float().to(NARROW),
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(list(STEPS)), st.integers(0, 9), st.integers(0, 9)),
+        min_size=1,
+        max_size=10,
+    ),
+    st.sampled_from([1, 2]),
+)
+def test_programs(steps, workers):
+    """As near to what double precision gives as four times eager's error, or two roundings."""
+
+    def model(*inputs):
+        pool = list(inputs)
+        for name, a, b in steps:
+            pool.append(STEPS[name](pool[a % len(pool)], pool[b % len(pool)]))
+        return pool[2:]
+
+    x = [torch.randn(16, 16).to(NARROW) for _ in range(2)]
+    exact = model(*(t.double() for t in x))
+    for got, eager, wanted in zip(
+        nimble.compile(model, tuple(x), workers=workers)(*x), model(*x), exact, strict=True
+    ):
+        assert (got.dtype, got.stride()) == (eager.dtype, eager.stride())
+        own = relative_error([eager], [wanted])
+        assert relative_error([got], [wanted]) <= max(4 * own, 2**-7)
 
 
 class Called(nn.Module):
@@ -201,3 +246,13 @@ def test_saved_and_loaded(tmp_path):
     engine = nimble.compile(model, x)
     engine.save(tmp_path / "block.nimble")
     assert torch.equal(nimble.load(tmp_path / "block.nimble")(x), engine(x))
+
+
+def test_a_table_is_not_widened():
+    """Only the rows that are looked up are."""
+    model, x = nn.Embedding(500, 8).to(NARROW), torch.randint(0, 500, (3, 4))
+    looked_up = nn.Sequential(model, nn.LayerNorm(8).to(NARROW))
+    agrees(looked_up, x)
+    _, lowered, *_ = graphs(looked_up, (x,))
+    assert fell_back(lowered) == []
+    assert all(v.numel < 500 for v in lowered.values if v.dtype is DType.FLOAT32)

@@ -220,3 +220,25 @@ def test_a_convolution_whose_result_is_handed_out_runs_by_a_kernel_of_ours(group
     got, wanted = engine(x), model(x).detach()
     torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
     assert got.stride() == wanted.stride()
+
+
+LAYER = nn.Linear(4, 4)
+ITSELF = {
+    "a row": lambda x: (y := x * 2) + y[0],
+    "a column": lambda x: torch.maximum(y := x.tanh(), y[:, :1]) + y,
+    "transposed": lambda x: (y := x.exp()) - y.t(),
+    "between": lambda x: torch.where((y := x * 3) > 0, y.t(), y),
+    "expanded": lambda x: (y := x * 2) * y[:, :1].expand(4, 4),
+    "reversed": lambda x: (y := x + 1) * torch.sigmoid(y.as_strided((4, 4), (1, 4))),
+    "after a layer": lambda x: (y := LAYER(x)) + y[:1],
+    "after a layer, further on": lambda x: torch.relu(y := LAYER(x)) - y[0],
+    "after a product": lambda x: (y := x @ x) + y.t(),
+    "after a norm": lambda x: (y := nn.functional.layer_norm(x, (4,))) + y.t(),
+}
+
+
+@pytest.mark.parametrize("case", ITSELF)
+def test_a_value_meets_other_elements_of_its_own(case):
+    model, x = ITSELF[case], torch.randn(4, 4)
+    with torch.no_grad():
+        torch.testing.assert_close(nimble.compile(model, x)(x), model(x))

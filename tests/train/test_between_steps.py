@@ -357,23 +357,27 @@ def test_optimizers_derived_from_one_with_a_rule(kind):
     ids=["sgd", "rmsprop", "adamw"],
 )
 def test_numbers_are_not_rounded_to_half_precision(make):
-    """Of 0.99, bfloat16 makes 0.988: averages would be a sixth too small."""
+    """Of 0.99, bfloat16 makes 0.988: averages would be a sixth too small. They are no further from
+    those of float64 than eager's are, which rounds after every operator."""
     made = []
-    for _ in range(2):
+    for _ in range(3):
         torch.manual_seed(0)
         made.append(nn.Linear(16, 16).bfloat16())
-    mine, theirs = made
+    mine, theirs, exact = made
+    exact.double()
     optimizers = [make(m.parameters()) for m in made]
     batch = torch.randn(8, 16).bfloat16(), torch.randn(8, 16).bfloat16()
     step = nimble.compile_step(mine, nn.functional.mse_loss, optimizers[0], batch)
     for _ in range(100):
         step(*batch)
         eager_step(theirs, optimizers[1], *batch, loss_fn=nn.functional.mse_loss)
+        wide = (tensor.double() for tensor in batch)
+        eager_step(exact, optimizers[2], *wide, loss_fn=nn.functional.mse_loss)
     for key in optimizers[1].state[theirs.weight].keys() - {"step"}:
-        ours, eagers = (
-            o.state[m.weight][key].float() for o, m in zip(optimizers, made, strict=True)
+        ours, eagers, wanted = (
+            o.state[m.weight][key].double() for o, m in zip(optimizers, made, strict=True)
         )
-        assert (ours - eagers).norm() < 0.03 * eagers.norm()
+        assert (ours - wanted).norm() < 1.2 * (eagers - wanted).norm() < 0.1 * wanted.norm()
 
 
 def test_a_batch_as_a_loader_gives_it_is_an_example():

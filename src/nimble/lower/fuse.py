@@ -115,7 +115,7 @@ class _Fusion:
         if graph[graph.tasks[t].writes[0]].dtype is not DType.FLOAT32:
             return False
         chained = _chained(self._code[t], v)
-        if chained is None:
+        if chained is None or self._sees_part_of(graph.tasks[t], {root.id}, but=v):
             return False
         longer = _Group(group.head, [*group.members, t], (*group.tail, *chained))
         if not fits(longer.tail, 1 + len(_extra(longer)), 1):
@@ -125,10 +125,19 @@ class _Fusion:
         group.tail, group.members = longer.tail, longer.members
         return True
 
+    def _sees_part_of(self, task: Task, made: Collection[int], but: int | None = None) -> bool:
+        """Whether the task reads other elements of these values than those in its own place, as
+        `y + y[0]` does: then all of them must be there before."""
+        views = (v for v in task.reads if v != but and self._graph[v].base is not None)
+        return any(self._graph[v].base in made for v in views)
+
     def _may_join(self, other: _Group, mine: _Group, t: int) -> bool:
         tasks = {*other.members, *mine.members}
         read = {v for m in tasks for v in self._graph.tasks[m].reads}
-        inputs = len(read - {self._graph.tasks[m].writes[0] for m in tasks})
+        made = {self._graph.tasks[m].writes[0] for m in tasks}
+        if any(self._sees_part_of(self._graph.tasks[m], made) for m in tasks):
+            return False
+        inputs = len(read - made)
         code = [step for m in tasks for step in self._code[m]]
         if inputs > MOST_INPUTS or not fits(code, inputs, len(self._handed(tasks))):
             return False

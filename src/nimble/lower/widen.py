@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from nimble.graph import Arg, DType, Edit, Graph, Ref, Role, Task, Value, fresh, is_dense
 from nimble.graph.edit import call
+from nimble.lower.heads.opening import MOVES
 from nimble.rewrite import (
     fold_batch_norm,
     fold_constants,
@@ -70,6 +71,8 @@ class _Widening:
         touched = _touched(self._graph, task)
         if task.op == _CONVERSION and dict(task.kwargs).get("dtype") is _NARROW:
             return touched[0].dtype is _NARROW
+        if task.op in MOVES and self._graph.content(touched[0].id).id not in self._wide:
+            return False  # Rows are found in a table as it lies, and only they are widened.
         return (
             task.op.startswith("aten.")
             and any(value.dtype is _NARROW for value in touched)

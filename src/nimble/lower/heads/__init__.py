@@ -46,7 +46,7 @@ def open_heads(graph: Graph, supported: Supported) -> Graph:
     for t, task in enumerate(graph.tasks):
         convert = _CONVERSIONS.get(task.op)
         made = None
-        if convert is not None and t in pure and opening.is_float32(task):
+        if convert is not None and t in pure and opening.has_dtypes_for(task):
             opening.begin()
             made = convert(opening, task, arguments(task))
             if made is None or not all(

@@ -57,13 +57,11 @@ class Opening:
         value = self.edit.values[v]
         return (self.edit.content(v).id, value.offset, value.shape, value.strides)
 
-    def is_float32(self, task: Task) -> bool:
-        """Whether all its tensors are, but for indices."""
-        return all(
-            self.graph[v].dtype is DType.FLOAT32
-            or (self.graph[v].dtype is DType.INT64 and task.op in _WITH_INDICES)
-            for v in (*task.reads, *task.writes)
-        )
+    def has_dtypes_for(self, task: Task) -> bool:
+        """Whether all its tensors are float32, but for indices; or what is moved and no more."""
+        dtypes = {self.graph[v].dtype for v in (*task.reads, *task.writes)}
+        dtypes -= {DType.INT64} if task.op in _WITH_INDICES else set()
+        return dtypes <= {DType.FLOAT32} or (task.op in MOVES and dtypes == {DType.BFLOAT16})
 
     def value(self, arg: Arg) -> Value:
         assert isinstance(arg, Ref)
@@ -247,6 +245,8 @@ class Opening:
 
 
 Conversion = Callable[[Opening, Task, Given], list[Task] | None]
+MOVES = frozenset({"aten.embedding.default", "aten.index.Tensor", "aten.index_select.default"})
+"""They take numbers as they are, in whatever dtype."""
 _WITH_INDICES = {
     "aten.argmax.default",
     "aten.argmin.default",
