@@ -11,6 +11,7 @@ from nimble.graph import contiguous_strides as contiguous
 from nimble.graph.edit import call
 from nimble.lower.kernels import PANEL, Supported
 from nimble.lower.layout import channels_last
+from nimble.lower.winograd import is_candidate
 from nimble.rewrite import fold_constants
 
 _PRODUCTS = ("nimble.convolution", "nimble.linear")
@@ -53,6 +54,8 @@ class _Couples:
         if not isinstance(x, Ref) or not isinstance(weight, Ref):
             return None
         if not self._is_narrow(weight) or self._graph[weight.id].shape[3] % 2:
+            return None
+        if is_candidate(self._graph, task):  # Winograd's algorithm gains more, in float32.
             return None
         if self._graph[task.writes[0]].shape[1] < _LEAST_CHANNELS:
             return None

@@ -39,6 +39,14 @@ def candidates(graph: Graph, *, all_sides: bool = False) -> list[dict[str, int]]
     return [trial for trial in found if trial]
 
 
+def is_candidate(graph: Graph, task: Task) -> bool:
+    """Whether any side is worth a trial."""
+    return any(
+        _can(graph, task, side) and _weights(graph, task, side) * 4 <= _MOST_WEIGHTS[side]
+        for side in SIDES
+    )
+
+
 def use_winograd(graph: Graph, sides: Mapping[str, int]) -> Graph:
     """The graph with these convolutions in tiles of these sides."""
     if not sides:
