@@ -18,10 +18,7 @@ from nimble import zoo
 from nimble.bench import Result, Settings
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
-MODELS = [
-    "lstm", "googlenet", "inception_v3", "resnet50", "densenet121", "bert_tiny", "bert_base",
-    "vit_tiny", "gpt2_step",
-]  # fmt: skip
+MODELS = ["lstm", "resnet50", "bert_tiny", "bert_base", "vit_tiny", "gpt2_step"]
 """Without those whose answers in bfloat16 are too far off for a wrong one to be seen."""
 PEERS = {"eager": "eager", "compile": "torch.compile"}
 """ONNX Runtime has no kernels for bfloat16 on a CPU."""
