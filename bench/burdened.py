@@ -12,11 +12,9 @@ from typing import Annotated
 import typer
 from marks import rewrite
 from performance import MODELS, where
-from rich.console import Console
-from versus import versus
+from versus import raced, versus
 
 from nimble.bench import Result, Settings
-from nimble.bench.command import run_bench
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 PEER = "onnxruntime"
@@ -28,11 +26,8 @@ def main(
     seconds: Annotated[float, typer.Option(help="for the rounds of a network")] = 15,
 ) -> None:
     """Measure, and rewrite the table."""
-    out.parent.mkdir(parents=True, exist_ok=True)
     settings = Settings((PEER,), seconds=seconds, busy=1)
-    console = Console(stderr=True)
-    result = run_bench(models.split(","), settings, console, console, out, out.with_suffix(".html"))
-    rewrite(PAGE, "burdened", list(rows(result)))
+    rewrite(PAGE, "burdened", list(rows(raced(models.split(","), settings, out))))
 
 
 def rows(result: Result) -> Iterator[str]:

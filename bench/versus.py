@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
-from nimble.bench import Result
+from rich.console import Console
+
+from nimble.bench import Result, Settings
+from nimble.bench.command import run_bench
+
+
+def raced(models: Sequence[str], settings: Settings, out: Path) -> Result:
+    """Measure, with what a user sees on the way; the JSON goes to `out`, a page beside it."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    console = Console(stderr=True)
+    return run_bench(models, settings, console, console, out, out.with_suffix(".html"))
 
 
 def versus(result: Result, peers: Mapping[str, str], names: Mapping[str, str]) -> Iterator[str]:
