@@ -70,11 +70,12 @@ sizes = st.integers(1, 3)
     st.integers(1, 17), st.integers(1, 17), st.sampled_from([1, 2, 3, 5, 7]),
     st.sampled_from([1, 2, 3, 5, 7]), st.integers(1, 3), st.integers(1, 2), st.integers(0, 3),
     st.sampled_from(["plain", "groups", "depthwise"]), st.booleans(), st.booleans(),
-    st.booleans(), st.booleans(), st.integers(0, 100),
+    st.booleans(), st.booleans(), st.sampled_from([None, "silu", "tanh"]), st.integers(0, 100),
 )  # fmt: skip
 def test_any_convolution(
-    n, ci, co, h, w, kh, kw, stride, dilation, padding, kind, biased, added, clamped, narrow, seed
-):
+    n, ci, co, h, w, kh, kw, stride, dilation, padding, kind, biased, added, clamped, narrow,
+    function, seed,
+):  # fmt: skip
     torch.manual_seed(seed)
     groups = {"plain": 1, "groups": 2, "depthwise": ci}[kind]
     if kind == "groups":
@@ -103,9 +104,12 @@ def test_any_convolution(
     clamp = (-0.5, 1.0) if clamped else None
     if clamp:
         expected = expected.clamp(*clamp)
+    tail = [0, *program((function, 1, (0,)))] if function else ()
+    if function:
+        expected = {"silu": torch.nn.functional.silu, "tanh": torch.tanh}[function](expected)
     half = y.shape[2] // 2
     for rows in ((0, half), (half, y.shape[2])):
-        convolve(x, weight, bias, y, **options, rows=rows, add=add, clamp=clamp)
+        convolve(x, weight, bias, y, **options, rows=rows, add=add, clamp=clamp, tail=tail)
     torch.testing.assert_close(y.double(), expected, rtol=1e-4, atol=1e-4)
 
 

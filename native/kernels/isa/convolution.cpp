@@ -2,6 +2,7 @@
 // and every output pixel, where the input pixel lies, or zeros where that is padding.
 #include "../convolution.h"
 
+#include "math.h"
 #include "program.h"
 #include "tile.h"
 #include "zeros.h"
@@ -137,6 +138,7 @@ struct Groups {
 
 struct End {
   Floats low, high;
+  bool silu;  // in place of the bounds
 
   // Keeps the compiler from holding these, or what is found in `places`, in registers that the sums
   // and their operands need.
@@ -230,6 +232,16 @@ struct Sweep {
       Floats sum[M][kPerPanel];
       multiply<M, M == 1 ? 4 : M <= 3 ? 2 : 1>(given, taps, plan.in, sum);
       end.forget(places);
+      if (!Adds && end.silu) {
+#pragma GCC unroll 12
+        for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 2
+          for (int v = 0; v < kPerPanel; ++v) {
+            store(places[m].to + channel + v * kLanes, silu_of(sum[m][v]));
+          }
+        }
+        return;
+      }
 #pragma GCC unroll 12
       for (int m = 0; m < M; ++m) {
 #pragma GCC unroll 2
@@ -354,7 +366,7 @@ struct Sweep {
     tile_.ahead = (taps * plan.in + group) * kPanel;
     for (; groups > 0; --groups) {
       tile<M, Adds>(tile_, end, to, channel, count);
-      activate(to, M, channel, count);
+      if (!end.silu) activate(to, M, channel, count);
       tile_.from += taps * kPixels;
       tile_.ahead += kPanel;
       to += M;
@@ -402,7 +414,9 @@ struct Sweep {
     if (chunks > 0) chunk = (groups + chunks - 1) / chunks;
     const bool clamps = plan.low < plan.high;
     const float infinity = __builtin_inff();
-    const End ends{splat(clamps ? plan.low : -infinity), splat(clamps ? plan.high : infinity)};
+    const Floats low = splat(clamps ? plan.low : -infinity);
+    const Floats high = splat(clamps ? plan.high : infinity);
+    const bool silu = is_silu(plan.epilogue) && !clamps && !added;
     const Element* image_src = src + image * plan.src.batch + g * plan.in;
     const Element* group_weights = weights + g * panels * taps * plan.in * kPanel;
     for (std::int64_t begin = 0; begin < all_pixels; begin += chunk * most_pixels) {
@@ -431,6 +445,7 @@ struct Sweep {
           }
         }
         const std::int64_t count = least<std::int64_t>(left, kPanel);
+        const End ends{low, high, silu && count == kPanel};
         if (added) {
           panel_of_chunk<true>(tile_, ends, all, count, groups_);
         } else {

@@ -1,6 +1,7 @@
 // Depthwise convolution: every channel by itself, a vector of them side by side.
 #include "../convolution.h"
 
+#include "math.h"
 #include "program.h"
 
 namespace nimble::NIMBLE_ISA {
@@ -24,6 +25,7 @@ struct Sweep {
   const float* added;
   const Activation activation;  // of a block, while it is in the first-level cache
   const Floats low, high;           // infinite where nothing is clamped
+  const bool silu;                  // in place of the bounds
 
   template <bool Whole>
   [[gnu::always_inline]] static inline Floats read(const float* p, std::int64_t count) {
@@ -100,6 +102,14 @@ struct Sweep {
     }
     float* const to = strip.to + channel;
     const std::int64_t row = plan.dst.row, pixel = plan.dst.pixel;
+    if (Whole && silu) {
+#pragma GCC unroll 2
+      for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+        for (int m = 0; m < M; ++m) store(to + r * row + m * pixel, silu_of(acc[r][m]));
+      }
+      return;
+    }
 #pragma GCC unroll 2
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
@@ -114,7 +124,7 @@ struct Sweep {
     const std::int64_t last = least(plan.groups, plan.last_panel * kPanel);
     for (; c + kLanes <= last; c += kLanes) {
       block<M, K, S, R, true, Inside>(strip, c, kLanes);
-      activate(strip, R, M, c, kLanes);
+      if (!silu) activate(strip, R, M, c, kLanes);
     }
     if (c == last) return;
     block<M, K, S, R, false, false>(strip, c, last - c);
@@ -236,7 +246,8 @@ void depthwise(void* context) {
                     plan.add ? call.operand<const float>(plan.bias ? 4 : 3) : nullptr,
                     activation_of(plan.epilogue),
                     splat(plan.low < plan.high ? plan.low : -__builtin_inff()),
-                    splat(plan.low < plan.high ? plan.high : __builtin_inff())};
+                    splat(plan.low < plan.high ? plan.high : __builtin_inff()),
+                    is_silu(plan.epilogue) && !(plan.low < plan.high)};
   const std::int64_t first = plan.first_panel * kPanel;
   const std::int64_t last = least(plan.groups, plan.last_panel * kPanel);
   const std::int64_t rows = plan.last_row - plan.first_row;

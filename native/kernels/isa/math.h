@@ -1,4 +1,5 @@
-// Elementary functions of vectors of floats, within about two units in the last place.
+// Elementary functions of vectors of floats, within about two units in the last place (three and a half
+// where exp(x) is taken on the way and is below 1e-8).
 #pragma once
 
 #include <cmath>
@@ -46,10 +47,45 @@ NIMBLE_INLINE Floats exp_of(Floats x) {
   return exp_near_zero(reduced.r) * power_of_two(half) * power_of_two(reduced.n - half);
 }
 
-// exp(x) for x in [-87, 88], or NaN: then 2^n is in range. Infinite for x up to 89.
+// 2^(i / kLanes)
+#if defined(__AVX512F__)
+alignas(64) inline constexpr float kRootsOfTwo[] = {
+    1.0f, 1.04427378f, 1.09050773f, 1.13878863f, 1.18920712f, 1.24185781f, 1.29683955f, 1.35425555f,
+    1.41421356f, 1.47682615f, 1.54221083f, 1.61049033f, 1.68179283f, 1.75625216f, 1.83400809f,
+    1.91520656f};
+inline constexpr int kLanesLog2 = 4;
+#else
+alignas(32) inline constexpr float kRootsOfTwo[] = {
+    1.0f, 1.09050773f, 1.18920712f, 1.29683955f, 1.41421356f, 1.54221083f, 1.68179283f, 1.83400809f};
+inline constexpr int kLanesLog2 = 3;
+#endif
+
+// exp(kSign x) = near * power, for results that are normal; infinite up to 88.7229 and NaN for NaN. With
+// kSign x = n ln(2) + r, where n is rounded to parts of kLanes by the addition of a number whose last digit
+// is worth one of them: r is so small then that little of a polynomial is left, and the fraction of 2^n is
+// looked up. In one step r is off by n times what ln(2) loses as a float.
+struct Factors {
+  Floats near, power;
+};
+template <int kSign, int kSteps = 1>
+NIMBLE_INLINE Factors exp_factors(Floats x) {
+  const Floats magic = splat(12582912.0f / kLanes);
+  const Floats shifted = fma(x, splat(kSign * 1.44269504f), magic), n = shifted - magic;
+  const Floats r =
+      kFused && kSteps == 1
+          ? fma(n, splat(-kSign * 0.693147181f), x)
+          : fma(n, splat(-kSign * kLn2Low), fma(n, splat(-kSign * kLn2High), x));
+  Floats p = fma(splat(kSign * 1.66668590e-1f), r, 5.00064730e-1f);
+  p = fma(p, r, static_cast<float>(kSign));
+  const Ints whole = bits(shifted) >> kLanesLog2 << 23;
+  const Ints fraction = bits(lookup(load(kRootsOfTwo), bits(shifted)));
+  return {fma(p, r, 1.0f), floats(whole + fraction)};
+}
+
+// exp(x) for x in [-87, 88], or NaN.
 NIMBLE_INLINE Floats exp_in_range(Floats x) {
-  const Reduced reduced = reduce(x);
-  return exp_near_zero(reduced.r) * power_of_two(reduced.n);
+  const Factors factors = exp_factors<1>(x);
+  return factors.near * factors.power;
 }
 
 // exp(x) for x <= 0, or NaN. Results that would be denormal are 0.
@@ -130,24 +166,13 @@ NIMBLE_INLINE Floats tanh_of(Floats x) {
   return with_sign(select(t < splat(0.625f), near, far), x);  // keeps -0
 }
 
-// 1 + exp(-x). Beyond the bounds that is 1 or infinite. With -x = n ln(2) - s, where n is rounded by
-// the addition of a number whose last digit is worth 1, and a polynomial for exp(-s) that is
-// just as exact as the division after it.
+// 1 + exp(-x). Beyond the bounds that is 1 or infinite.
+template <int kSteps = 1>
 NIMBLE_INLINE Floats one_and_exp_of_minus(Floats x) {
-  x = between(x, -89.0f, 87.0f);
-  const Floats magic = splat(12582912.0f);
-  const Floats shifted = fma(x, splat(-1.44269504f), magic);
-  const Floats n = shifted - magic;
-  const Floats s = fma(n, kLn2Low, fma(n, kLn2High, x));
-  Floats p = splat(-8.297647946e-3f);
-  p = fma(p, s, 4.191543216e-2f);
-  p = fma(p, s, -1.666757510e-1f);
-  p = fma(p, s, 4.999889441e-1f);
-  p = fma(p, s, -9.999996918e-1f);
-  p = fma(p, s, 1.000000072f);
-  return fma(p, floats((bits(shifted) << 23) + 0x3f800000), 1.0f);
+  const Factors factors = exp_factors<-1, kSteps>(between(x, -88.7228f, 87.0f));
+  return fma(factors.near, factors.power, 1.0f);
 }
-NIMBLE_INLINE Floats sigmoid_of(Floats x) { return splat(1.0f) / one_and_exp_of_minus(x); }
+NIMBLE_INLINE Floats sigmoid_of(Floats x) { return splat(1.0f) / one_and_exp_of_minus<2>(x); }
 
 // After N. Juffa.
 NIMBLE_INLINE Floats erf_of(Floats x) {

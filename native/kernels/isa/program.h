@@ -35,6 +35,11 @@ void finish(const Epilogue& epilogue, const NativeCall& call, float* row, std::i
 using Activation = void (*)(float* row, std::int64_t step, std::int64_t rows, std::int64_t count);
 Activation activation_of(const Epilogue& epilogue);
 
+// The function that convolutions apply while their sums are in registers.
+NIMBLE_INLINE bool is_silu(const Epilogue& epilogue) {
+  return epilogue.present && epilogue.is_one_function && epilogue.program.code[0].op == Op::silu;
+}
+
 NIMBLE_INLINE std::int64_t bytes(DType dtype) {
   switch (dtype) {
     case DType::boolean: return 1;

@@ -44,6 +44,19 @@ NIMBLE_INLINE Ints bits(Floats x) { return reinterpret_cast<Ints>(x); }
 NIMBLE_INLINE Floats floats(Ints x) { return reinterpret_cast<Floats>(x); }
 NIMBLE_INLINE Floats select(Ints mask, Floats yes, Floats no) { return mask ? yes : no; }
 
+// What the table holds at each index, of which only the last digits count.
+NIMBLE_INLINE Floats lookup(Floats table, Ints index) {
+#if defined(__AVX512F__)
+  return _mm512_permutexvar_ps(reinterpret_cast<__m512i>(index), table);
+#elif defined(__AVX2__)
+  return _mm256_permutevar8x32_ps(table, reinterpret_cast<__m256i>(index));
+#else
+  Floats x = {};
+  for (int i = 0; i < kLanes; ++i) x[i] = table[index[i] & (kLanes - 1)];
+  return x;
+#endif
+}
+
 // The first `count` < kLanes elements; nothing beyond them is touched. The others are 0.
 NIMBLE_INLINE Ints first(std::int64_t count) {
   return numbers() < splat_int(static_cast<std::int32_t>(count));
@@ -74,6 +87,11 @@ NIMBLE_INLINE void store(float* p, Floats x, std::int64_t count) {
 #endif
 }
 
+#if defined(__AVX2__)
+inline constexpr bool kFused = true;  // whether a product is added before it is rounded
+#else
+inline constexpr bool kFused = false;
+#endif
 NIMBLE_INLINE Floats fma(Floats a, Floats b, Floats c) {
 #if defined(__AVX512F__)
   return _mm512_fmadd_ps(a, b, c);
