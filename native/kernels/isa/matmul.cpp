@@ -24,12 +24,29 @@ void pack(const MatmulPlan& plan, float* out, const float* w, std::int64_t colum
     transpose(out, w, plan.k, kPanel, kPanel, plan.w_column);
     return;
   }
-  for (std::int64_t c = 0; c < kPanel; ++c) {
-    const float* from = w + c * plan.w_column;
-    for (std::int64_t k = 0; k < plan.k; ++k) {
-      out[k * kPanel + c] = c < columns ? from[k * plan.w_row] : 0.0f;
+  if (plan.w_column < plan.w_row) {
+    for (std::int64_t k = 0; k < plan.k; ++k, out += kPanel, w += plan.w_row) {
+      for (std::int64_t c = 0; c < kPanel; ++c) out[c] = c < columns ? w[c * plan.w_column] : 0.0f;
+    }
+    return;
+  }
+  constexpr std::int64_t kTall = 64;  // rows of the panel that stay in the first-level cache
+  for (std::int64_t begin = 0; begin < plan.k; begin += kTall) {
+    const std::int64_t end = least(begin + kTall, plan.k);
+    for (std::int64_t c = 0; c < kPanel; ++c) {
+      const float* from = w + c * plan.w_column;
+      for (std::int64_t k = begin; k < end; ++k) {
+        out[k * kPanel + c] = c < columns ? from[k * plan.w_row] : 0.0f;
+      }
     }
   }
+}
+
+// Columns [n, n + columns) of w as they lie in memory.
+Fetch fetch(const MatmulPlan& plan, const float* w, std::int64_t n, std::int64_t columns) {
+  const float* at = w + n * plan.w_column;
+  if (plan.w_column < plan.w_row) return {at, plan.k, plan.w_row, columns * plan.w_column};
+  return {at, columns, plan.w_column, plan.k * plan.w_row};
 }
 
 }  // namespace
@@ -52,9 +69,16 @@ void matmul(void* context) {
         panel = scratch;
         w_row = kPanel;
       }
-      in_groups(plan.m, rows_together(kTileRows, plan.x_row), [&](std::int64_t row, std::int64_t rows) {
+      // The next panel arrives while this one is multiplied.
+      const std::int64_t together = rows_together(kTileRows, plan.x_row);
+      Fetch next = fetch(plan, w, n + kPanel, least<std::int64_t>(kPanel, plan.n - n - columns));
+      const std::int64_t times = (plan.m + together - 1) / together * (plan.k / kAtOnce);
+      const bool fetches = plan.batch.count == 1 && times > 0;
+      const std::int64_t lines = fetches ? (next.lines() + times - 1) / times : 0;
+      in_groups(plan.m, together, [&](std::int64_t row, std::int64_t rows) {
         product_of<false>(rows, y + row * plan.y_row + n, plan.y_row, x + row * plan.x_row,
-                          plan.x_row, {panel, w_row, 0}, columns, plan.k, kOnes);
+                          plan.x_row, {panel, w_row, 0}, columns, plan.k, kOnes,
+                          lines > 0 ? &next : nullptr, lines);
       });
     }
     if (!plan.epilogue.present) continue;

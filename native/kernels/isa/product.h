@@ -12,22 +12,52 @@ struct Panels {
   std::int64_t row, panel;  // strides
 };
 
+// What is needed next, on its way to the second-level cache: rows of so many floats, line by line.
+class Fetch {
+ public:
+  Fetch(const float* at, std::int64_t rows, std::int64_t row, std::int64_t floats)
+      : at_(at), rows_(rows), row_(row), floats_(floats) {}
+
+  static constexpr std::int64_t kLine = 64 / sizeof(float);
+  std::int64_t lines() const { return rows_ * ((floats_ + kLine - 1) / kLine); }
+  NIMBLE_INLINE_MEMBER void some(std::int64_t lines) {
+    for (; lines > 0 && rows_ > 0; --lines) {
+      __builtin_prefetch(at_ + done_, 0, 2);
+      done_ += kLine;
+      if (done_ < floats_) continue;
+      done_ = 0;
+      at_ += row_;
+      --rows_;
+    }
+  }
+
+ private:
+  const float* at_;
+  std::int64_t rows_, row_, floats_, done_ = 0;
+};
+
 // How a left-hand matrix lies: row by row, or column by column.
 enum class Lies { kInRows, kInColumns };
 
 // y[r, n] = factor[r] * x[r, k] w[k, n]; y's rows may be written up to a whole panel if kPadded.
-// x_step lies between x's rows, or between its columns.
+// x_step lies between x's rows, or between its columns. With every kAtOnce of k, `lines` are fetched.
+constexpr std::int64_t kAtOnce = 32;
 template <int kRows, bool kPadded, Lies kLies>
 [[gnu::noinline]] static void product(float* y, std::int64_t y_row, const float* x, std::int64_t x_step,
                                      const Panels& w, std::int64_t columns, std::int64_t k,
-                                     const float* factor) {
+                                     const float* factor, Fetch* fetch, std::int64_t lines) {
   constexpr bool kInRows = kLies == Lies::kInRows;
   constexpr int kParts = kRows == 1 ? 4 : kRows <= 3 ? 2 : 1;
   for (std::int64_t n = 0; n < columns; n += kPanel) {
     Tile<kRows, 1, kParts> tile;
     tile.clear();
-    tile.add(x, kInRows ? x_step : 1, w.at + n / kPanel * w.panel, w.row, 0, k,
-             kInRows ? 1 : x_step);
+    const std::int64_t row = kInRows ? x_step : 1, step = kInRows ? 1 : x_step;
+    const float* panel = w.at + n / kPanel * w.panel;
+    const std::int64_t at_once = fetch ? kAtOnce : k;
+    for (std::int64_t i = 0; i < k; i += at_once) {
+      if (fetch) fetch->some(lines);
+      tile.add(x + i * step, row, panel + i * w.row, w.row, 0, least(at_once, k - i), step);
+    }
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
@@ -48,9 +78,10 @@ template <int kRows, bool kPadded, Lies kLies>
 template <bool kPadded, Lies kLies = Lies::kInRows>
 NIMBLE_INLINE void product_of(std::int64_t rows, float* y, std::int64_t y_row, const float* x,
                               std::int64_t x_step, const Panels& w, std::int64_t columns,
-                              std::int64_t k, const float* factor) {
+                              std::int64_t k, const float* factor, Fetch* fetch = nullptr,
+                              std::int64_t lines = 0) {
   with_rows(rows, [&]<int kRows>() {
-    product<kRows, kPadded, kLies>(y, y_row, x, x_step, w, columns, k, factor);
+    product<kRows, kPadded, kLies>(y, y_row, x, x_step, w, columns, k, factor, fetch, lines);
   });
 }
 
