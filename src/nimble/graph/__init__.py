@@ -3,7 +3,7 @@
 from nimble.graph.codec import decode, encode
 from nimble.graph.costs import Costs, RecordedCosts
 from nimble.graph.dependencies import dependencies, in_order
-from nimble.graph.edit import Edit, call, compact, fresh, is_dense
+from nimble.graph.edit import Edit, call, compact, even_step, fresh, is_dense
 from nimble.graph.ir import (
     ALIGNMENT,
     Arg,
@@ -42,6 +42,7 @@ __all__ = [
     "decode",
     "dependencies",
     "encode",
+    "even_step",
     "fresh",
     "in_order",
     "is_dense",

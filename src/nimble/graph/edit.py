@@ -200,6 +200,20 @@ def is_dense(value: Value) -> bool:
     return True
 
 
+def even_step(shape: tuple[int, ...], strides: tuple[int, ...]) -> int | None:
+    """From element to element of dimensions that are walked as one, if it is always the same."""
+    step, seen = 0, 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size == 1:
+            continue
+        if seen == 1:
+            step = stride
+        elif stride != step * seen:
+            return None
+        seen *= size
+    return step
+
+
 def fresh(name: str, taken: Container[str]) -> str:
     """The name itself, or the first of name_1, name_2, … that is not taken."""
     found, count = name, 0

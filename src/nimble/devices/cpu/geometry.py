@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nimble.graph import Value
+from nimble.graph import Value, even_step
 
 
 def broadcast(value: Value, shape: tuple[int, ...]) -> list[int]:
@@ -12,20 +12,6 @@ def broadcast(value: Value, shape: tuple[int, ...]) -> list[int]:
     for size, stride, wide in zip(value.shape, value.strides, shape[missing:], strict=True):
         strides.append(0 if size == 1 and wide != 1 else stride)
     return strides
-
-
-def even_step(shape: tuple[int, ...], strides: tuple[int, ...]) -> int | None:
-    """From element to element of dimensions that are walked as one, if it is always the same."""
-    step, seen = 0, 1
-    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if size == 1:
-            continue
-        if seen == 1:
-            step = stride
-        elif stride != step * seen:
-            return None
-        seen *= size
-    return step
 
 
 def image(value: Value) -> tuple[int, int, int]:

@@ -11,9 +11,9 @@ import math
 from dataclasses import dataclass, replace
 from itertools import product
 
-from nimble.graph import Arg, DType, Ref, Role, Task
-from nimble.graph.edit import call, is_dense
-from nimble.lower.heads.opening import Conversion, Given, Opening, spread
+from nimble.graph import Arg, DType, Ref, Role, Task, Value
+from nimble.graph.edit import call, even_step
+from nimble.lower.heads.opening import Conversion, Given, Opening, is_image, spread
 from nimble.lower.heads.padding import taken_over
 from nimble.lower.kernels import PANEL
 from nimble.lower.layout import channels_last
@@ -143,9 +143,9 @@ def _one(
     shape = opening.value(weight).shape
     kernel = shape[-len(stride) :]
     if not fixed and bias is None and added is None and _mixes(
-        opening, x, weight, result, stride, padding
+        opening, seen := _seen(opening, x, result, stride), weight, result, padding
     ):  # fmt: skip
-        return _mixing(opening, name, origin, x, weight, result)
+        return _mixing(opening, name, origin, seen, weight, result)
     result_channels = opening.edit.values[result].shape[1]
     out, channels = result_channels, math.prod(shape) // math.prod(kernel) // result_channels
     depthwise = channels == 1 and groups > 1 and out == groups
@@ -227,9 +227,19 @@ def _live(
     return Ref(live_taps), tuple(before)
 
 
+def _seen(opening: Opening, x: Ref, result: int, stride: tuple[int, ...]) -> Ref:
+    """The pixels that one tap meets."""
+    if set(stride) == {1}:
+        return x
+    value = opening.value(x)
+    shape = (*value.shape[:2], *opening.edit.values[result].shape[2:])
+    steps = (step * n for step, n in zip(value.strides[2:], stride, strict=True))
+    strides = (*value.strides[:2], *steps)
+    return Ref(opening.edit.add_view(f"{value.name}.seen", x.id, shape, strides))
+
+
 def _mixes(
-    opening: Opening, x: Ref, weight: Ref, result: int, stride: tuple[int, ...],
-    padding: tuple[int, ...],
+    opening: Opening, x: Ref, weight: Ref, result: int, padding: tuple[int, ...]
 ) -> bool:  # fmt: skip
     """Whether each pixel is multiplied by the same matrix, which is larger than the image: it is
     then used where it lies."""
@@ -237,12 +247,18 @@ def _mixes(
     return (
         value.shape[0] == 1
         and set(value.shape[3:]) == {1}
-        and set(stride) == {1}
         and set(padding) == {0}
         and value.numel >= source.numel
-        and is_dense(source)
-        and is_dense(opening.edit.values[result])
+        and _is_matrix(source)
+        and _is_matrix(opening.edit.values[result])
     )
+
+
+def _is_matrix(image: Value) -> bool:
+    """Whether its pixels are the rows of one."""
+    batch, _, *space = zip(image.shape, image.strides, strict=True)
+    sizes, steps = zip(batch, *space, strict=True)
+    return is_image(image) and even_step(sizes, steps) is not None
 
 
 def _mixing(opening: Opening, name: str, origin: str, x: Ref, weight: Ref, result: int) -> Task:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from nimble.devices.cpu.calls.call import Given, Make, NativeCall, elements, product
-from nimble.devices.cpu.geometry import down_of, even_step, matrix, pixels
+from nimble.devices.cpu.geometry import down_of, matrix, pixels
 from nimble.devices.cpu.programs import end_of, epilogue
-from nimble.graph import Ref, Task
+from nimble.graph import Ref, Task, even_step
 from nimble.lower import Values
 from nimble.lower.heads import is_image
 

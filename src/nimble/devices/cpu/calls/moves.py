@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 from nimble.devices.cpu.calls.call import Given, Make, NativeCall
-from nimble.devices.cpu.geometry import even_step
-from nimble.graph import DType, Task, refs
+from nimble.graph import DType, Task, even_step, refs
 from nimble.lower import Values
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from nimble.devices.cpu.calls.call import Given, Make, NativeCall
-from nimble.devices.cpu.geometry import even_step, matrix, pixels
+from nimble.devices.cpu.geometry import matrix, pixels
 from nimble.devices.cpu.programs import end_of, epilogue
-from nimble.graph import Ref, Task, Value
+from nimble.graph import Ref, Task, Value, even_step
 from nimble.lower import Values
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from nimble.devices.cpu.calls.call import Given, Make, NativeCall
-from nimble.devices.cpu.geometry import even_step, image
-from nimble.graph import DType, Task, Value, refs
+from nimble.devices.cpu.geometry import image
+from nimble.graph import DType, Task, Value, even_step, refs
 from nimble.lower import Values
 from nimble.lower.heads import is_image
 
