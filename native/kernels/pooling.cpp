@@ -19,7 +19,7 @@ PoolAxis read_window(Reader& reader, PoolAxis axis) {
   return axis;
 }
 
-template <Pooling kKind>
+template <Pooling kKind, bool kGradient = false>
 std::shared_ptr<const void> parse(const NativeArguments& arguments) {
   Reader reader(arguments);
   auto plan = std::make_shared<PoolPlan>();
@@ -45,7 +45,12 @@ std::shared_ptr<const void> parse(const NativeArguments& arguments) {
       plan->divisor = static_cast<float>(reader.size("divisor"));
     }
   }
-  reader.end(2, 0);
+  if (kGradient) {
+    plan->d_n = reader.stride("gradient's batch stride");
+    plan->d_h = reader.stride("gradient's row stride");
+    plan->d_w = reader.stride("gradient's column stride");
+  }
+  reader.end(kGradient ? 3 : 2, 0);
   return plan;
 }
 
@@ -53,6 +58,8 @@ std::shared_ptr<const void> parse(const NativeArguments& arguments) {
 
 void add_pooling(std::vector<NativeKernel>& kernels) {
   kernels.push_back({"max_pool_nhwc.float32", best_pool_nhwc(), parse<Pooling::max>});
+  kernels.push_back({"max_pool_gradient_nhwc.float32", best_max_pool_gradient_nhwc(),
+                     parse<Pooling::max, true>});
   kernels.push_back(
       {"avg_pool_nhwc.float32", best_pool_nhwc(), parse<Pooling::mean_with_padding>});
   kernels.push_back(

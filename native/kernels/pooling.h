@@ -18,8 +18,10 @@ struct PoolPlan {
   PoolAxis h, w;
   std::int64_t y_n, y_h, y_w, x_n, x_h, x_w;  // strides
   float divisor;                              // 0: the number of elements
+  std::int64_t d_n, d_h, d_w;                 // strides of x's gradient, where y is that of the result
 };
 
 NIMBLE_KERNEL(pool_nhwc)
+NIMBLE_KERNEL(max_pool_gradient_nhwc)
 
 }  // namespace nimble

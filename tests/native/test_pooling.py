@@ -101,3 +101,43 @@ def test_a_divisor_and_special_values() -> None:
 def test_malformed_calls_are_refused(kernel: str, ints: list[int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         run(kernel, list(torch.zeros(2, 8)), ints)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    size=st.tuples(st.integers(1, 2), st.integers(1, 9), st.integers(1, 9)),
+    channels=st.sampled_from([1, 7, 16, 45]),
+    kernel=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    dilation=st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    ceil=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_gradients_of_the_largest(
+    size: tuple[int, int, int],
+    channels: int,
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+    ceil: bool,
+    seed: int,
+) -> None:
+    """The same elements as PyTorch's, of equal ones and of NaN too."""
+    torch.manual_seed(seed)
+    padding = tuple(seed % (k // 2 + 1) for k in kernel)
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    assume(all(s + 2 * p >= span for s, p, span in zip(size[1:], padding, spans, strict=True)))
+    # Where a window has no element, PyTorch itself writes beyond its memory.
+    assume(all(s >= d for s, d in zip(size[1:], dilation, strict=True)))
+    x = slice_of_wider(*size, channels)
+    x.copy_(torch.randint(-1, 2, x.shape).float().log() if seed % 2 else x)
+    nchw = x.permute(0, 3, 1, 2).contiguous().requires_grad_()
+    y = F.max_pool2d(nchw, kernel, stride, padding, dilation, ceil)
+    gradient = slice_of_wider(*y.permute(0, 2, 3, 1).shape)
+    y.backward(gradient.permute(0, 3, 1, 2))
+    assert nchw.grad is not None
+    made = slice_of_wider(*x.shape)
+    window = [n for d in range(2) for n in (kernel[d], stride[d], padding[d], dilation[d])]
+    ints = [*sizes(gradient, x), *window, *made.stride()[:3]]
+    run("max_pool_gradient_nhwc.float32", [made, gradient, x], ints)
+    torch.testing.assert_close(made.permute(0, 3, 1, 2), nchw.grad)

@@ -68,6 +68,15 @@ NETWORKS = {
         nn.MaxPool2d(2),
         Residual(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(16, 16, 1), nn.Sigmoid())),
     ],
+    "pooled": [normed(20, conv(3, 20, 3)), nn.ReLU(), nn.MaxPool2d(3, 2, 1), conv(20, 8, 1)],
+    # Weights larger than the images that they meet, all of them or some pixels.
+    "shrunk": [
+        normed(64, conv(3, 64, 3, stride=4)),
+        nn.ReLU(),
+        normed(128, conv(64, 128, 1, stride=2)),
+        nn.ReLU(),
+        normed(128, conv(128, 128, 3, stride=2, padding=1)),
+    ],
     "dilated": [normed(12, conv(3, 12, 3, padding=2, dilation=2)), nn.GELU(), conv(12, 5, (1, 3))],
     "grouped": [conv(3, 24, 3), nn.LeakyReLU(), conv(24, 24, 3, groups=3)],
     # Its gradient by ATen counts on images that lie alike in memory.
@@ -122,13 +131,14 @@ def test_gradients_are_as_near_to_the_exact_ones_as_eagers(name, workers, monkey
 
 
 @pytest.mark.parametrize("name", [n for n in NETWORKS if n not in ("grouped", "residual")])
-def test_no_convolution_or_norm_is_left_to_aten(name):
+def test_no_convolution_norm_or_pooling_is_left_to_aten(name):
     model = network(name)
     x, y = torch.randn(32, 3, 12, 12), torch.randint(0, 6, (32,))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     step = nimble.compile_step(model, nn.CrossEntropyLoss(), optimizer, (x, y))
     left = {task.op for task in step.engines[0].plans[0].graph.tasks if task.kernel != "native"}
-    assert not [op for op in left if "conv" in op or "batch_norm" in op or op == "aten.mm.default"]
+    native = ("conv", "batch_norm", "max_pool", "aten.mm.default")
+    assert not [op for op in left if any(name in op for name in native)]
     # Of the states only the count of batches, whole numbers, is copied.
     copies = [t for t in step.engines[0].plans[0].graph.tasks if t.op == "aten.copy_.default"]
     assert len(copies) == sum(isinstance(m, nn.BatchNorm2d) for m in model.modules())

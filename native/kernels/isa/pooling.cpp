@@ -86,6 +86,34 @@ void pool_pixel(const PoolPlan& plan, float* y, const float* x, const Window& h,
   pool_channels<kMax, 1, true, kSide>(y + c, x + c, h, w, plan.x_h, plan.x_w, divisor, left);
 }
 
+// A vector of channels of one output pixel: its gradient is added to that of the largest in the window,
+// the first of several, or the last NaN.
+template <bool kPartial>
+NIMBLE_INLINE void give_back(const PoolPlan& plan, float* d, const float* g, const float* x,
+                             const Window& h, const Window& w, std::int64_t left) {
+  const auto get = [left](const float* p) { return kPartial ? load(p, left) : load(p); };
+  Floats best = splat(-__builtin_inff());
+  Ints found = splat_int(0), number = splat_int(0);
+  for (std::int64_t i = 0; i < h.count; ++i) {
+    const float* at = x + (h.first + i * h.step) * plan.x_h + w.first * plan.x_w;
+    for (std::int64_t k = 0; k < w.count; ++k, at += w.step * plan.x_w, number += 1) {
+      const Floats value = get(at);
+      const Ints better = (value > best) | (value != value);
+      best = select(better, value, best);
+      found = better ? number : found;
+    }
+  }
+  const Floats gradient = get(g);
+  number = splat_int(0);
+  for (std::int64_t i = 0; i < h.count; ++i) {
+    float* to = d + (h.first + i * h.step) * plan.d_h + w.first * plan.d_w;
+    for (std::int64_t k = 0; k < w.count; ++k, to += w.step * plan.d_w, number += 1) {
+      const Floats sum = get(to) + select(found == number, gradient, splat(0.0f));
+      kPartial ? store(to, sum, left) : store(to, sum);
+    }
+  }
+}
+
 }  // namespace
 
 void pool_nhwc(void* context) {
@@ -105,6 +133,33 @@ void pool_nhwc(void* context) {
                               ? (three ? pool_pixel<true, 3> : pool_pixel<true, 0>)
                               : (three ? pool_pixel<false, 3> : pool_pixel<false, 0>);
         pool(plan, out, x + n * plan.x_n, h, w);
+      }
+    }
+  }
+}
+
+void max_pool_gradient_nhwc(void* context) {
+  const auto& call = *static_cast<const NativeCall*>(context);
+  const auto& plan = *static_cast<const PoolPlan*>(call.plan);
+  for (std::int64_t n = 0; n < plan.n; ++n) {
+    float* d = call.operand<float>(0) + n * plan.d_n;
+    const float* x = call.operand<const float>(2) + n * plan.x_n;
+    for (std::int64_t i = 0; i < plan.h.in; ++i) {
+      for (std::int64_t k = 0; k < plan.w.in; ++k) {
+        float* pixel = d + i * plan.d_h + k * plan.d_w;
+        for (std::int64_t c = 0; c < plan.channels; ++c) pixel[c] = 0.0f;
+      }
+    }
+    for (std::int64_t i = 0; i < plan.h.out; ++i) {
+      const Window h = window_at(plan.h, i, false);
+      for (std::int64_t k = 0; k < plan.w.out; ++k) {
+        const Window w = window_at(plan.w, k, false);
+        const float* g = call.operand<const float>(1) + n * plan.y_n + i * plan.y_h + k * plan.y_w;
+        std::int64_t c = 0;
+        for (; c + kLanes <= plan.channels; c += kLanes) {
+          give_back<false>(plan, d + c, g + c, x + c, h, w, 0);
+        }
+        if (c < plan.channels) give_back<true>(plan, d + c, g + c, x + c, h, w, plan.channels - c);
       }
     }
   }

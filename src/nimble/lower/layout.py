@@ -12,6 +12,7 @@ _BACKWARD = "aten.convolution_backward.default"
 _HEADS = {"aten.convolution.default", _BACKWARD}
 _FREE = {
     "aten.max_pool2d_with_indices.default",
+    "aten.max_pool2d_with_indices_backward.default",
     "aten.avg_pool2d.default",
     "aten._adaptive_avg_pool2d.default",
     "aten.cat.default",

@@ -177,6 +177,17 @@ class Tiles:
             tiles.append(self.tile(len(tiles), args, results, self.operands(0, start, stop)))
         return tiles
 
+    def pool_gradient(self) -> list[Task] | None:
+        """By images of the batch."""
+        if self.result.shape[0] < self._pieces:
+            return None
+        tiles: list[Task] = []
+        for start, stop in self.ranges(self.result.shape[0]):
+            cut = (self.along(arg, 0, self.result, start, stop) for arg in self._task.args)
+            results = (self.slice(self._result, 0, start, stop),)
+            tiles.append(self.tile(len(tiles), tuple(cut), results, {}))
+        return tiles
+
     def statistics(self) -> list[Task] | None:
         """By channels."""
         channels = self.result.shape[0]
@@ -537,6 +548,7 @@ _SPLITS: dict[str, Callable[[Tiles], list[Task] | None]] = {
     "nimble.depthwise": Tiles.depthwise,
     "nimble.winograd": Tiles.winograd,
     "nimble.pool": Tiles.pool,
+    "nimble.pool_gradient": Tiles.pool_gradient,
     "nimble.linear": Tiles.linear,
     "nimble.pointwise": Tiles.outermost,
     "nimble.copy": Tiles.copy,

@@ -36,11 +36,19 @@ _CONVERSIONS: dict[str, Conversion] = {
 }
 
 
+_POOLINGS = ("aten.max_pool2d_with_indices_backward.default",)
 _STATISTICS = ("nimble.gradient_sums", "nimble.moments")
 
 
 def open_heads(graph: Graph, supported: Supported) -> Graph:
     """Replace operators by `nimble.` ones wherever a kernel of ours computes the same."""
+    opened = _opened(graph, supported)
+    # The gradient of a pooling does without the indices for which it could not be opened.
+    again = any(task.op in _POOLINGS for task in graph.tasks)
+    return _opened(opened, supported) if again else opened
+
+
+def _opened(graph: Graph, supported: Supported) -> Graph:
     opening = Opening(graph)
     pure = pure_tasks(graph)
     for t, task in enumerate(graph.tasks):

@@ -11,19 +11,38 @@ def _pool(opening: Opening, task: Task, given: Given) -> list[Task] | None:
     x = _image_in_and_out(opening, task, given["self"])
     if x is None or not opening.unread(*task.results[1:]):
         return None
-    kernel = spread(given["kernel_size"], ())
-    kwargs: list[tuple[str, Arg]] = [
-        ("kernel", kernel),
-        ("stride", spread(given["stride"], kernel)),
-        ("padding", spread(given["padding"], (0, 0))),
-        ("dilation", spread(given.get("dilation", ()), (1, 1))),
-    ]
+    kwargs = _windows(given)
     kind = "max" if task.op.startswith("aten.max") else "mean"
     if kind == "mean":
         kwargs.append(("counts_padding", given["count_include_pad"]))
         kwargs.append(("divisor", given["divisor_override"] or 0))
     kwargs.append(("kind", kind))
     return [call(task.name, "nimble.pool", (x,), task.results[:1], tuple(kwargs), task.origin)]
+
+
+def _pool_gradient(opening: Opening, task: Task, given: Given) -> list[Task] | None:
+    """By finding the largest again: that takes less time than to read where they were."""
+    gradient, x, (result,) = given["grad_output"], given["self"], task.results
+    if not isinstance(gradient, Ref) or not isinstance(x, Ref) or result is None:
+        return None
+    if len(opening.value(x).shape) != 4 or opening.value(gradient).numel == 0:
+        return None
+    made: list[Task] = []
+    images = (opening.image(made, gradient, task.origin), opening.image(made, x, task.origin))
+    target, copies = opening.as_image(result, task.origin)
+    kwargs = tuple(_windows(given))
+    back = call(task.name, "nimble.pool_gradient", images, (target,), kwargs, task.origin)
+    return [*made, back, *copies]
+
+
+def _windows(given: Given) -> list[tuple[str, Arg]]:
+    kernel = spread(given["kernel_size"], ())
+    return [
+        ("kernel", kernel),
+        ("stride", spread(given["stride"], kernel)),
+        ("padding", spread(given["padding"], (0, 0))),
+        ("dilation", spread(given.get("dilation", ()), (1, 1))),
+    ]
 
 
 def _adaptive(opening: Opening, task: Task, given: Given) -> list[Task] | None:
@@ -82,5 +101,6 @@ CONVERSIONS: dict[str, Conversion] = {
     "aten._adaptive_avg_pool2d.default": _adaptive,
     "aten.avg_pool2d.default": _pool,
     "aten.max_pool2d_with_indices.default": _pool,
+    "aten.max_pool2d_with_indices_backward.default": _pool_gradient,
     **dict.fromkeys(_MODES, _resample),
 }

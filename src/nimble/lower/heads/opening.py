@@ -256,6 +256,7 @@ _WITH_INDICES = {
     "aten.index_select.default",
     "aten.max.dim",
     "aten.max_pool2d_with_indices.default",
+    "aten.max_pool2d_with_indices_backward.default",
     "aten.min.dim",
     "aten.topk.default",
 }

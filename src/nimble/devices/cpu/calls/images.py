@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nimble.devices.cpu.calls.call import Given, Make, NativeCall
 from nimble.devices.cpu.geometry import image
-from nimble.graph import Task, Value, refs
+from nimble.graph import DType, Task, Value, refs
 from nimble.lower import Values
 from nimble.lower.heads import is_image
 
@@ -34,6 +34,21 @@ def _pool(graph: Values, task: Task, given: Given) -> NativeCall | None:
         ints += [int(given["counts_padding"]), given["divisor"]]
     kernel = f"{'avg' if mean else 'max'}_pool_nhwc.float32"
     return NativeCall(kernel, (task.writes[0], x), tuple(ints))
+
+
+def _pool_gradient(graph: Values, task: Task, given: Given) -> NativeCall | None:
+    gradient, x = refs(task.args)
+    (result,) = task.writes
+    values = [graph[v] for v in (result, gradient, x)]
+    (kh, kw), (ph, pw) = given["kernel"], given["padding"]
+    (sh, sw), (dh, dw) = given["stride"], given["dilation"]
+    if not all(is_image(value) and len(value.shape) == 4 for value in values):
+        return None
+    if any(value.dtype is not DType.FLOAT32 for value in values) or ph > kh // 2 or pw > kw // 2:
+        return None
+    ints = [*graph[x].shape, *graph[gradient].shape[2:], *image(graph[gradient]), *image(graph[x])]
+    ints += [kh, sh, ph, dh, kw, sw, pw, dw, *image(graph[result])]
+    return NativeCall("max_pool_gradient_nhwc.float32", (result, gradient, x), tuple(ints))
 
 
 def _windows_fit(source: Value, result: Value, given: Given) -> bool:
@@ -67,5 +82,6 @@ _MODES = ("nearest", "exact", "bilinear", "bilinear_aligned")
 CALLS: dict[str, Make] = {
     "nimble.adaptive_pool": _adaptive_pool,
     "nimble.pool": _pool,
+    "nimble.pool_gradient": _pool_gradient,
     "nimble.resample": _resample,
 }
