@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import mmap
+import sys
 from collections import Counter
 from collections.abc import Iterable
 
 import torch
 
 _HUGE = 2 << 20
+_COLLAPSE = 25
+"""MADV_COLLAPSE, of Linux 6.1 and later."""
 _LINE = 128
 """Two cache lines: the hardware fetches them in pairs."""
 
@@ -28,6 +31,17 @@ def allocate(nbytes: int) -> torch.Tensor:
     whole = torch.frombuffer(pages, dtype=torch.uint8)
     start = -whole.data_ptr() % _HUGE
     return whole[start : start + nbytes]
+
+
+def join_pages(tensor: torch.Tensor) -> None:
+    """Have the system lay the memory of a tensor in huge pages, as far as it fills such pages. It
+    stays where it is: whoever holds the tensor notices nothing. Where the system cannot, or not
+    now, small pages serve as well."""
+    start, nbytes = tensor.data_ptr(), _span(tensor)
+    first, end = -(-start // _HUGE) * _HUGE, (start + nbytes) // _HUGE * _HUGE
+    advise = getattr(ctypes.CDLL(None), "madvise", None)
+    if advise is not None and sys.platform == "linux" and first < end:
+        advise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), _COLLAPSE)
 
 
 def give_back() -> None:

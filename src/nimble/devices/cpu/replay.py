@@ -17,7 +17,7 @@ from nimble import _aten, _core
 from nimble.capture.dtypes import TO_TORCH, from_symbol
 from nimble.capture.tensors import copy_exactly
 from nimble.devices.cpu.calls import native_call
-from nimble.devices.cpu.memory import allocate
+from nimble.devices.cpu.memory import allocate, join_pages
 from nimble.devices.device import Recording, Span, fitting
 from nimble.errors import NimbleError
 from nimble.graph import Arg, DType, Ref, Role, Symbol, Task, Value, verify_memory
@@ -189,7 +189,9 @@ class Replay:
     # Binding
 
     def _keep(self, root: Value, tensors: Mapping[str, torch.Tensor]) -> None:
-        self._kept[self._slots[root.id]] = fitting(root, tensors)
+        memory = self._kept[self._slots[root.id]] = fitting(root, tensors)
+        if root.id in self._written:
+            join_pages(memory)
         self._bind(root.id)
 
     def _bind(self, root: int) -> None:
