@@ -9,15 +9,39 @@
 namespace nimble {
 namespace {
 
+template <bool kStatistics>
 std::shared_ptr<const void> parse_layer_norm(const NativeArguments& arguments) {
   Reader reader(arguments);
   auto plan = std::make_shared<LayerNormPlan>();
   plan->length = reader.positive("length");
   plan->weight = reader.flag("weight");
   plan->bias = reader.flag("bias");
-  plan->rows = read_rows(reader, 2);
+  plan->statistics = kStatistics;
+  plan->rows = read_rows(reader, kStatistics ? 3 : 2);
   plan->eps = reader.number(0);
-  plan->epilogue = read_epilogue(reader, 2 + std::size_t{plan->weight} + plan->bias, 1);
+  const std::size_t before = kStatistics ? 4 : 2;
+  plan->epilogue = read_epilogue(reader, before + std::size_t{plan->weight} + plan->bias, 1);
+  return plan;
+}
+
+std::shared_ptr<const void> parse_gradient(const NativeArguments& arguments) {
+  Reader reader(arguments);
+  auto plan = std::make_shared<LayerNormGradientPlan>();
+  plan->length = reader.positive("length");
+  plan->weight = reader.flag("weight");
+  plan->rows = read_rows(reader, 4);
+  reader.end(5 + std::size_t{plan->weight}, 0);
+  return plan;
+}
+
+std::shared_ptr<const void> parse_sums(const NativeArguments& arguments) {
+  Reader reader(arguments);
+  auto plan = std::make_shared<LayerNormSumsPlan>();
+  plan->length = reader.positive("length");
+  plan->weight = reader.flag("weight");
+  plan->bias = reader.flag("bias");
+  plan->rows = read_rows(reader, 3);
+  reader.end(4 + std::size_t{plan->weight} + plan->bias, 0);
   return plan;
 }
 
@@ -46,8 +70,12 @@ std::shared_ptr<const void> parse_group_norm(const NativeArguments& arguments) {
 }  // namespace
 
 void add_norm(std::vector<NativeKernel>& kernels) {
-  kernels.push_back({"layer_norm.float32", best_layer_norm(), parse_layer_norm});
-  kernels.push_back({"rms_norm.float32", best_rms_norm(), parse_layer_norm});
+  kernels.push_back({"layer_norm.float32", best_layer_norm(), parse_layer_norm<false>});
+  kernels.push_back(
+      {"layer_norm_with_statistics.float32", best_layer_norm(), parse_layer_norm<true>});
+  kernels.push_back({"layer_norm_gradient.float32", best_layer_norm_gradient(), parse_gradient});
+  kernels.push_back({"layer_norm_sums.float32", best_layer_norm_sums(), parse_sums});
+  kernels.push_back({"rms_norm.float32", best_rms_norm(), parse_layer_norm<false>});
   kernels.push_back({"group_norm.float32", best_group_norm(), parse_group_norm});
   kernels.push_back({"group_norm_nhwc.float32", best_group_norm_nhwc(), parse_group_norm});
 }

@@ -10,11 +10,26 @@ inline constexpr std::int64_t kMaxNormChannels = 4096;  // of group_norm on chan
 
 // y = x normalised * weight + bias, for rows of `length` elements.
 struct LayerNormPlan {
-  Rows rows;  // of y, x
+  Rows rows;  // of y, x, statistics
   std::int64_t length;
   bool weight, bias;
+  bool statistics;  // whether the mean and the inverse deviation of every row are handed out
   float eps;
   Epilogue epilogue;
+};
+
+// The gradient of x.
+struct LayerNormGradientPlan {
+  Rows rows;  // of x's gradient, y's gradient, x, statistics
+  std::int64_t length;
+  bool weight;
+};
+
+// The gradients of weight and bias.
+struct LayerNormSumsPlan {
+  Rows rows;  // of y's gradient, x, statistics
+  std::int64_t length;
+  bool weight, bias;  // which are asked for
 };
 
 struct GroupNormPlan {
@@ -27,6 +42,8 @@ struct GroupNormPlan {
 };
 
 NIMBLE_KERNEL(layer_norm)
+NIMBLE_KERNEL(layer_norm_gradient)
+NIMBLE_KERNEL(layer_norm_sums)
 NIMBLE_KERNEL(rms_norm)
 NIMBLE_KERNEL(group_norm)
 NIMBLE_KERNEL(group_norm_nhwc)

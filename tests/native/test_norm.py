@@ -34,6 +34,42 @@ def test_rows(kind: str, affine: bool, length: int) -> None:
     close(y, exact * weight.double() + bias.double() if affine else exact)
 
 
+@pytest.mark.parametrize("length", [1, 7, 16, 33, 100, 768])
+@pytest.mark.parametrize("affine", [False, True])
+def test_gradients_of_rows(affine: bool, length: int) -> None:
+    x = (torch.randn(5, 31, length + 2) * 3 + 5)[..., :length]
+    gradient = torch.randn(5, 31, length + 1)[..., :length]
+    weight, bias = torch.randn(2, length)
+    y, mean, deviation = torch.empty(5, 31, length), torch.empty(5, 31, 1), torch.empty(5, 31, 1)
+    outer = [2, 5, 31]
+    ints = [length, affine, affine, *outer]
+    for t in (y, x, mean):
+        ints += t.stride()[:2]
+    rest = [weight, bias] if affine else []
+    run("layer_norm_with_statistics.float32", [y, mean, deviation, x, *rest], ints, [1e-5])
+    made = torch.empty(5, 31, length + 3)[..., :length]
+    ints = [length, affine, *outer]
+    for t in (made, gradient, x, mean):
+        ints += t.stride()[:2]
+    operands = [made, gradient, x, mean, deviation, *([weight] if affine else [])]
+    run("layer_norm_gradient.float32", operands, ints)
+    by_weight, by_bias = torch.empty(2, length)
+    ints = [length, 1, 1, *outer]
+    for t in (gradient, x, mean):
+        ints += t.stride()[:2]
+    run("layer_norm_sums.float32", [by_weight, by_bias, gradient, x, mean, deviation], ints)
+
+    exact = x.double().requires_grad_()
+    scale = (weight if affine else torch.ones(length)).double().requires_grad_()
+    shift = (bias if affine else torch.zeros(length)).double().requires_grad_()
+    result = F.layer_norm(exact, [length], scale, shift, 1e-5)
+    result.backward(gradient.double())
+    close(y, result.detach())
+    for found, value in ((made, exact), (by_weight, scale), (by_bias, shift)):
+        assert value.grad is not None
+        torch.testing.assert_close(found.double(), value.grad, rtol=1e-4, atol=1e-4)
+
+
 def test_layer_norm_in_place_with_an_epilogue() -> None:
     x = torch.randn(6, 50)
     exact = F.gelu(F.layer_norm(x.double(), [50]))

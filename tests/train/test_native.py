@@ -145,6 +145,34 @@ def test_no_convolution_norm_or_pooling_is_left_to_aten(name):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("affine", [True, False])
+def test_the_gradients_of_layer_norms(affine, workers, monkeypatch):
+    monkeypatch.setenv("NIMBLE_VERIFY", "1")
+    torch.manual_seed(0)
+    mine = nn.Sequential(
+        nn.Linear(20, 48),
+        nn.LayerNorm(48, elementwise_affine=affine),
+        nn.GELU(),
+        nn.Linear(48, 7),
+        nn.LayerNorm(7, bias=False),
+    )
+    theirs, exact = copy.deepcopy(mine), copy.deepcopy(mine).double()
+    x, y = torch.randn(130, 20), torch.randint(0, 7, (130,))
+    optimizer = torch.optim.SGD(mine.parameters(), lr=0.1)
+    step = nimble.compile_step(
+        mine, nn.CrossEntropyLoss(), optimizer, (x, y), keep_grads=True, workers=workers
+    )
+    step(x, y)
+    _, eager = gradients(theirs, x, y)
+    _, right = gradients(exact, x.double(), y)
+    for (called, parameter), other, best in zip(mine.named_parameters(), eager, right, strict=True):
+        off = (parameter.grad - best).norm()
+        assert off <= 4 * (other - best).norm() + 2e-6 * best.norm() + 1e-7, called
+    left = {task.op for task in step.engines[0].plans[0].graph.tasks if task.kernel != "native"}
+    assert not [op for op in left if "norm" in op]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("padding", [None, 2])
 def test_the_gradient_of_an_embedding(padding, workers, monkeypatch):
     monkeypatch.setenv("NIMBLE_VERIFY", "1")

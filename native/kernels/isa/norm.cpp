@@ -37,6 +37,8 @@ void normalise_rows(void* context) {
   const auto& plan = *static_cast<const LayerNormPlan*>(call.plan);
   std::size_t next = 0;
   auto* y = call.operand<float>(next++);
+  float* means = plan.statistics ? call.operand<float>(next++) : nullptr;
+  float* scales = plan.statistics ? call.operand<float>(next++) : nullptr;
   const auto* x = call.operand<const float>(next++);
   const float* weight = plan.weight ? call.operand<const float>(next++) : nullptr;
   const float* bias = plan.bias ? call.operand<const float>(next++) : nullptr;
@@ -49,6 +51,10 @@ void normalise_rows(void* context) {
     const float mean = kMean ? sum_of(in, n) / length : 0.0f;
     const float scale = inverse_root(squares_around(in, n, mean) / length + plan.eps);
     normalise(out, in, n, mean, scale, weight, bias);
+    if (plan.statistics) {
+      means[walk.at[2]] = mean;
+      scales[walk.at[2]] = scale;
+    }
     if (plan.epilogue.present) finish(plan.epilogue, call, out, r, 0, n);
   }
 }

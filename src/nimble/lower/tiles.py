@@ -105,7 +105,7 @@ class Tiles:
         return ((a, b) for a, b in pairwise(bounds) if a < b)
 
     def tile(
-        self, number: int, args: tuple[Arg, ...], results: tuple[int, ...], changed: Given
+        self, number: int, args: tuple[Arg, ...], results: tuple[int | None, ...], changed: Given
     ) -> Task:
         task = self._task
         kwargs = tuple((name, changed.get(name, arg)) for name, arg in task.kwargs)
@@ -442,8 +442,31 @@ class Tiles:
         tiles: list[Task] = []
         for start, stop in self.ranges(whole.shape[dim]):
             args = (self.along(x, dim, whole, start, stop), weight, bias)
-            result = self.slice(self._result, dim, start, stop)
-            tiles.append(self.tile(len(tiles), args, (result,), self.operands(dim, start, stop)))
+            results = tuple(self.slice(v, dim, start, stop) for v in self._writes)
+            tiles.append(self.tile(len(tiles), args, results, self.operands(dim, start, stop)))
+        return tiles
+
+    def layer_norm_gradient(self) -> list[Task] | None:
+        """By rows; the weight belongs to all of them."""
+        return self.outermost(but=(len(self.result.shape) - 1,))
+
+    def layer_norm_sums(self) -> list[Task] | None:
+        """By columns."""
+        gradient, x, *statistics = self._task.args
+        (columns,) = self.result.shape
+        if columns < self._pieces * PANEL:
+            return None
+        tiles: list[Task] = []
+        for start, stop in self.ranges(columns, PANEL):
+            cut = (
+                Ref(self.slice(arg.id, len(self.value(arg).shape) - 1, start, stop))
+                for arg in (gradient, x)
+                if isinstance(arg, Ref)
+            )
+            results = tuple(
+                None if v is None else self.slice(v, 0, start, stop) for v in self._task.results
+            )
+            tiles.append(self.tile(len(tiles), (*cut, *statistics), results, {}))
         return tiles
 
     def group_norm(self) -> list[Task] | None:
@@ -553,6 +576,8 @@ _SPLITS: dict[str, Callable[[Tiles], list[Task] | None]] = {
     "nimble.pointwise": Tiles.outermost,
     "nimble.copy": Tiles.copy,
     "nimble.layer_norm": Tiles.layer_norm,
+    "nimble.layer_norm_gradient": Tiles.layer_norm_gradient,
+    "nimble.layer_norm_sums": Tiles.layer_norm_sums,
     "nimble.rms_norm": Tiles.layer_norm,
     "nimble.group_norm": Tiles.group_norm,
     "nimble.matmul": Tiles.matmul,

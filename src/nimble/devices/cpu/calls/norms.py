@@ -7,7 +7,7 @@ import math
 from nimble.devices.cpu.calls.call import Given, Make, NativeCall
 from nimble.devices.cpu.geometry import matrix, pixels
 from nimble.devices.cpu.programs import end_of, epilogue
-from nimble.graph import Ref, Task, Value, even_step
+from nimble.graph import Ref, Task, Value, even_step, refs
 from nimble.lower import Values
 
 
@@ -15,7 +15,7 @@ def _last(graph: Values, task: Task, given: Given) -> NativeCall | None:
     """Layer norm and RMS norm."""
     x, weight, bias = task.args[:3]
     assert isinstance(x, Ref)
-    y = task.writes[0]
+    y, *statistics = task.writes
     source, result = graph[x.id], graph[y]
     length = source.shape[-1]
     end = end_of(given, adds=False, clamps=False)
@@ -28,11 +28,50 @@ def _last(graph: Values, task: Task, given: Given) -> NativeCall | None:
         return None
     ints = [length, int(weight is not None), int(bias is not None), len(outer), *outer]
     ints += [*result.strides[:-1], *source.strides[:-1]]
-    operands = [y, x.id] + [arg.id for arg in (weight, bias) if isinstance(arg, Ref)]
+    kernel = task.op.removeprefix("nimble.")
+    if statistics:
+        ints += graph[statistics[0]].strides[:-1]
+        kernel += "_with_statistics"
+    operands = [y, *statistics, x.id, *(arg.id for arg in (weight, bias) if isinstance(arg, Ref))]
     return NativeCall(
-        f"{task.op.removeprefix('nimble.')}.float32", (*operands, *end.extras), (*ints, *tail[0]),
+        f"{kernel}.float32", (*operands, *end.extras), (*ints, *tail[0]),
         (float(given["eps"]), *tail[1]),
     )  # fmt: skip
+
+
+def _gradient(graph: Values, task: Task, given: Given) -> NativeCall | None:
+    """Of what a layer norm read."""
+    gradient, x, mean, *rest = refs(task.args)
+    (result,) = task.writes
+    ints = _rows(graph, (result, gradient, x), mean)
+    if ints is None:
+        return None
+    ints = [graph[x].shape[-1], len(rest) - 1, *ints]
+    operands = (result, gradient, x, mean, *rest)
+    return NativeCall("layer_norm_gradient.float32", operands, tuple(ints))
+
+
+def _sums(graph: Values, task: Task, given: Given) -> NativeCall | None:
+    """The gradients of weight and bias."""
+    gradient, x, mean, deviation = refs(task.args)
+    ints = _rows(graph, (gradient, x), mean)
+    if ints is None or any(graph[v].strides != (1,) for v in task.writes):
+        return None
+    asked = [int(result is not None) for result in task.results]
+    ints = [graph[x].shape[-1], *asked, *ints]
+    operands = (*task.writes, gradient, x, mean, deviation)
+    return NativeCall("layer_norm_sums.float32", operands, tuple(ints))
+
+
+def _rows(graph: Values, matrices: tuple[int, ...], statistics: int) -> list[int] | None:
+    """How rows of these follow each other."""
+    outer = graph[matrices[0]].shape[:-1]
+    if len(outer) > 5 or any(graph[v].strides[-1] != 1 for v in matrices):
+        return None
+    ints = [len(outer), *outer]
+    for v in (*matrices, statistics):
+        ints += graph[v].strides[:-1]
+    return ints
 
 
 _MOST_CHANNELS = 4096
@@ -87,5 +126,7 @@ def _of_plane(value: Value, like: Value) -> tuple[int, int] | None:
 CALLS: dict[str, Make] = {
     "nimble.group_norm": _groups,
     "nimble.layer_norm": _last,
+    "nimble.layer_norm_gradient": _gradient,
+    "nimble.layer_norm_sums": _sums,
     "nimble.rms_norm": _last,
 }
