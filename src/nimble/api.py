@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,7 +20,9 @@ from nimble.errors import ArtifactError, InputError
 from nimble.ladder import Shapes, rungs
 from nimble.observe.progress import stages
 from nimble.settings import TUNE, Settings
-from nimble.train import Step, StepOptions
+
+if TYPE_CHECKING:
+    from nimble.train import Step
 
 
 def compile(
@@ -145,6 +147,8 @@ def compile_step(
     The others are those of `compile`. Learning rates and all other numbers of the optimizer are
     read at every step: change them, or let a scheduler.
     """
+    from nimble.train import Step, StepOptions  # Whoever loads and serves does not train.
+
     args, kwargs = ((), dict(example)) if isinstance(example, Mapping) else (example, {})
     if isinstance(args, list):  # as a DataLoader gives it
         args = tuple(args)

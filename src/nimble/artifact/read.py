@@ -23,7 +23,7 @@ from nimble.capture.operators import find, why_not_pure
 from nimble.choose import planned
 from nimble.clock import Clock
 from nimble.devices import Constants, Device, Prepared
-from nimble.devices.cpu import Replay, ReplayPool, supported, this_cpu
+from nimble.devices.cpu import Replay, ReplayPool, give_back, supported, this_cpu
 from nimble.errors import ArtifactError, NimbleError
 from nimble.graph import DType, Graph, Ref, Symbol, Task, verify_memory
 from nimble.graph.codec import decode as decode_graph
@@ -139,6 +139,7 @@ def _load(
     if body["pad"] not in (None, "batch"):
         raise ArtifactError(f"the file says pad={body['pad']!r}, which is not known")
     parameters = _parameters(body["parameters"])
+    give_back()
     return Loaded(str(body["name"]), settings, device, plans, constants, parameters, body["pad"])
 
 

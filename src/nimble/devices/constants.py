@@ -20,7 +20,7 @@ Compute = Callable[[Graph, Mapping[str, torch.Tensor]], list[torch.Tensor]]
 Around = Callable[[], AbstractContextManager[None]]
 """Entered while constants are computed, and written where they lie."""
 _OWNED = (Role.PARAMETER, Role.CONSTANT, Role.STATE)
-_PORTION = 32 << 20
+_PORTION = 4 << 20
 """Bytes of constants that are computed at a time: until they are moved, they are there twice."""
 
 
@@ -74,10 +74,7 @@ class Constants:
         found = {name: kept for name, kept in made.items() if kept is not None}
         room = self._room([] if refresh else [prologue[v].span for v in missing])
         for part in _portions(prologue, missing):
-            given = {root.name: tensors[root.name] for root in part.roots(*_OWNED)}
-            results = self._compute(part, given)
-            if not refresh:
-                room.take_in(results, given.values())
+            results = self._filled(part, tensors, None if refresh else room)
             for v, result in zip(part.outputs, results, strict=True):
                 name = part[v].name
                 if name in found:
@@ -85,6 +82,16 @@ class Constants:
                 else:
                     self._made[keys[name]] = found[name] = result
         return found
+
+    def _filled(
+        self, part: Graph, tensors: Mapping[str, torch.Tensor], room: Room | None
+    ) -> list[torch.Tensor]:
+        """Its outputs. What they are computed from may have been read for that, and is let go."""
+        given = {root.name: tensors[root.name] for root in part.roots(*_OWNED)}
+        results = self._compute(part, given)
+        if room is not None:
+            room.take_in(results, given.values())
+        return results
 
     def keep_only(self, kept: Iterable[torch.Tensor]) -> None:
         """Forget the others, which are not up to date with the parameters any more."""

@@ -77,10 +77,10 @@ def _priorities(
     sizes: NDArray[np.int64], conflicts: NDArray[np.bool_]
 ) -> Iterator[NDArray[np.float64]]:
     """What to place first: what conflicts with many bytes, with many values, and is large."""
-    random = np.random.default_rng(0)
     crowd = np.array([sizes[row].sum() for row in conflicts], np.float64)
     count = conflicts.sum(axis=1).astype(np.float64)
     yield from (crowd, count, crowd * sizes)
+    random = np.random.default_rng(0)
     while True:
         for priority in (crowd, count):
             yield priority * random.uniform(1, 1.3, len(sizes))
