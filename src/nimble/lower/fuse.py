@@ -110,8 +110,8 @@ class _Fusion:
         root = graph.content(v)
         if self._uses.get(root.id) != {t} or root.role is not Role.INTERMEDIATE:
             return False
-        if graph.writer[root.id] != last or root.id in self._shown:
-            return False
+        if root.id != graph.content(graph.tasks[last].writes[0]).id or root.id in self._shown:
+            return False  # Of a head's other results, statistics say, no chain begins.
         if graph[graph.tasks[t].writes[0]].dtype is not DType.FLOAT32:
             return False
         chained = _chained(self._code[t], v)

@@ -142,9 +142,10 @@ def _one(
         weight, padding = _live(opening, x, weight, result, stride, padding, dilation, flip)
     shape = opening.value(weight).shape
     kernel = shape[-len(stride) :]
-    if not fixed and bias is None and added is None and _mixes(
-        opening, seen := _seen(opening, x, result, stride), weight, result, padding
-    ):  # fmt: skip
+    seen = None
+    if not fixed and bias is None and added is None:
+        seen = _seen(opening, x, result, stride)
+    if seen is not None and _mixes(opening, seen, weight, result, padding):
         return _mixing(opening, name, origin, seen, weight, result)
     result_channels = opening.edit.values[result].shape[1]
     out, channels = result_channels, math.prod(shape) // math.prod(kernel) // result_channels
@@ -173,6 +174,7 @@ def _one(
     if added is not None:
         kwargs = (*kwargs, ("operands", (Ref(added),)), ("tail", (("add", (0, 1)),)))
     op = "nimble.depthwise" if depthwise else "nimble.convolution"
+    bias = opening.in_line(made, bias, origin)
     return call(name, op, (x, packed, bias), (result,), kwargs, origin)
 
 
@@ -227,12 +229,15 @@ def _live(
     return Ref(live_taps), tuple(before)
 
 
-def _seen(opening: Opening, x: Ref, result: int, stride: tuple[int, ...]) -> Ref:
+def _seen(opening: Opening, x: Ref, result: int, stride: tuple[int, ...]) -> Ref | None:
     """The pixels that one tap meets."""
-    if set(stride) == {1}:
-        return x
     value = opening.value(x)
-    shape = (*value.shape[:2], *opening.edit.values[result].shape[2:])
+    space = opening.edit.values[result].shape[2:]
+    if any((n - 1) * s >= size for n, s, size in zip(space, stride, value.shape[2:], strict=True)):
+        return None
+    shape = (*value.shape[:2], *space)
+    if shape == value.shape and set(stride) == {1}:
+        return x
     steps = (step * n for step, n in zip(value.strides[2:], stride, strict=True))
     strides = (*value.strides[:2], *steps)
     return Ref(opening.edit.add_view(f"{value.name}.seen", x.id, shape, strides))

@@ -34,10 +34,9 @@ def _linear(opening: Opening, task: Task, given: Given) -> list[Task] | None:
     made: list[Task] = []
     turned = opening.edit.add_view("weight", weight.id, w.shape[::-1], w.strides[::-1])
     packed = opening.packed(made, Ref(turned), 1, (w.shape[1], w.shape[0], 1), task.origin)
-    return [
-        *made,
-        call(task.name, "nimble.linear", (x, packed, bias), (result,), (), task.origin),
-    ]
+    bias = opening.in_line(made, bias, task.origin)
+    args = (x, packed, bias)
+    return [*made, call(task.name, "nimble.linear", args, (result,), (), task.origin)]
 
 
 def _plus(opening: Opening, task: Task, given: Given) -> list[Task] | None:

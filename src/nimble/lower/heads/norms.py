@@ -16,12 +16,20 @@ def _layer_norm(opening: Opening, task: Task, given: Given) -> list[Task] | None
     value = opening.value(x)
     if len(ints(shape)) != 1 or value.numel == 0 or value.strides[-1] != 1:
         return None
-    args = (x, given["weight"], given["bias"])
     kwargs = (("eps", eps),)
     results = task.results[:1] if opening.unread(*task.results[1:]) else task.results
     if None in results or not _lie_alike(opening, results[1:]):
         return None
-    return [call(task.name, "nimble.layer_norm", args, results, kwargs, task.origin)]
+    made: list[Task] = []
+    args = (x, *_scale_and_shift(opening, made, given, task.origin))
+    return [*made, call(task.name, "nimble.layer_norm", args, results, kwargs, task.origin)]
+
+
+def _scale_and_shift(
+    opening: Opening, made: list[Task], given: Given, origin: str
+) -> tuple[Arg, Arg]:
+    weight, bias = (opening.in_line(made, given[name], origin) for name in ("weight", "bias"))
+    return weight, bias
 
 
 def _lie_alike(opening: Opening, statistics: Sequence[int | None]) -> bool:
@@ -44,6 +52,7 @@ def _layer_norm_gradient(opening: Opening, task: Task, given: Given) -> list[Tas
     if opening.value(gradient).strides[-1] != 1:
         gradient = opening.contiguous(made, gradient, task.origin)
     for_x, *sums = task.results
+    weight = opening.in_line(made, weight, task.origin)
     if for_x is not None:
         args = (gradient, x, mean, deviation, *((weight,) if isinstance(weight, Ref) else ()))
         made.append(call(task.name, "nimble.layer_norm_gradient", args, (for_x,), (), task.origin))
@@ -72,9 +81,13 @@ def _by_groups(opening: Opening, task: Task, given: Given, groups: Arg) -> list[
     value = opening.value(x)
     if value.numel == 0 or len(value.shape) < 2:
         return None
-    args = (x, given["weight"], given["bias"])
+    made: list[Task] = []
+    args = (x, *_scale_and_shift(opening, made, given, task.origin))
     kwargs = (("groups", groups), ("eps", given["eps"]))
-    return [call(task.name, "nimble.group_norm", args, (task.results[0],), kwargs, task.origin)]
+    return [
+        *made,
+        call(task.name, "nimble.group_norm", args, (task.results[0],), kwargs, task.origin),
+    ]
 
 
 CONVERSIONS: dict[str, Conversion] = {

@@ -194,6 +194,10 @@ class Opening:
             return weight
         return self._copied(made, weight, origin)
 
+    def in_line(self, made: list[Task], arg: Arg, origin: str) -> Arg:
+        """A bias, say, as kernels read it: element beside element. Not every one lies so."""
+        return self.contiguous(made, arg, origin) if isinstance(arg, Ref) else arg
+
     def _copied(self, made: list[Task], source: Ref, origin: str) -> Ref:
         """A contiguous copy; made ahead of time where it can be."""
         shape = self.value(source).shape

@@ -8,7 +8,7 @@ from typing import Any
 
 from nimble import _core
 from nimble.devices.cpu.programs import End
-from nimble.graph import DType, Task, Value, refs
+from nimble.graph import Arg, DType, Ref, Task, Value, refs
 from nimble.lower import Values
 
 Given = dict[str, Any]
@@ -36,6 +36,12 @@ def elements(x: Value) -> tuple[int, str]:
         return 1, "float32"
     together = 2 if x.dtype is DType.BFLOAT16 and _core.multiplies_bfloat16() else 0
     return together, "bfloat16"
+
+
+def in_line(graph: Values, *args: Arg) -> bool:
+    """Whether the elements of weights and biases of one dimension lie side by side."""
+    values = (graph[arg.id] for arg in args if isinstance(arg, Ref))
+    return all(value.strides[-1] == 1 or value.numel == 1 for value in values)
 
 
 def product(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nimble.devices.cpu.calls.call import Given, Make, NativeCall, elements, product
+from nimble.devices.cpu.calls.call import Given, Make, NativeCall, elements, in_line, product
 from nimble.devices.cpu.geometry import image, pixels
 from nimble.devices.cpu.programs import end_of, epilogue
 from nimble.graph import Ref, Task, Value, refs
@@ -18,7 +18,7 @@ def _convolution(graph: Values, task: Task, given: Given) -> NativeCall | None:
     assert isinstance(weight, Ref)
     y = task.writes[0]
     source, result = graph[x.id], graph[y]
-    if not is_image(source) or not is_image(result):
+    if not is_image(source) or not is_image(result) or not in_line(graph, bias):
         return None
     depthwise = task.op == "nimble.depthwise"
     groups = given["groups"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nimble.devices.cpu.calls.call import Given, Make, NativeCall, elements, product
+from nimble.devices.cpu.calls.call import Given, Make, NativeCall, elements, in_line, product
 from nimble.devices.cpu.geometry import down_of, matrix, pixels
 from nimble.devices.cpu.programs import end_of, epilogue
 from nimble.graph import Ref, Task, even_step
@@ -23,7 +23,7 @@ def _linear(graph: Values, task: Task, given: Given) -> NativeCall | None:
     rows, inside = source.shape
     out = result.shape[-1]
     down = down_of(result, rows)
-    if down is None or result.strides[-1] != 1:
+    if down is None or result.strides[-1] != 1 or not in_line(graph, bias):
         return None
     small = rows <= _MOST_ROWS_OF_LINEAR
     end = end_of(given, clamps=not small)
@@ -82,6 +82,8 @@ def _mixing(graph: Values, task: Task, given: Given) -> NativeCall | None:
     x, w = (graph[arg.id] for arg in task.args if isinstance(arg, Ref))
     result = graph[task.writes[0]]
     if not is_image(x) or not is_image(result):
+        return None
+    if (x.shape[0], *x.shape[2:]) != (result.shape[0], *result.shape[2:]):
         return None
     down, across = (
         even_step((v.shape[0], *v.shape[2:]), (v.strides[0], *v.strides[2:])) for v in (result, x)

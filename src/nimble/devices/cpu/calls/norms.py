@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from nimble.devices.cpu.calls.call import Given, Make, NativeCall
+from nimble.devices.cpu.calls.call import Given, Make, NativeCall, in_line
 from nimble.devices.cpu.geometry import matrix, pixels
 from nimble.devices.cpu.programs import end_of, epilogue
 from nimble.graph import Ref, Task, Value, even_step, refs
@@ -24,7 +24,7 @@ def _last(graph: Values, task: Task, given: Given) -> NativeCall | None:
     outer = source.shape[:-1]
     if tail is None or len(outer) > 5 or result.shape != source.shape:
         return None
-    if result.strides[-1] != 1 or source.strides[-1] != 1:
+    if result.strides[-1] != 1 or source.strides[-1] != 1 or not in_line(graph, weight, bias):
         return None
     ints = [length, int(weight is not None), int(bias is not None), len(outer), *outer]
     ints += [*result.strides[:-1], *source.strides[:-1]]
@@ -44,7 +44,7 @@ def _gradient(graph: Values, task: Task, given: Given) -> NativeCall | None:
     gradient, x, mean, *rest = refs(task.args)
     (result,) = task.writes
     ints = _rows(graph, (result, gradient, x), mean)
-    if ints is None:
+    if ints is None or not in_line(graph, *task.args[4:]):
         return None
     ints = [graph[x].shape[-1], len(rest) - 1, *ints]
     operands = (result, gradient, x, mean, *rest)
@@ -86,7 +86,7 @@ def _groups(graph: Values, task: Task, given: Given) -> NativeCall | None:
     batch, channels, *space = source.shape
     count = math.prod(space)
     steps = [even_step(value.shape[2:], value.strides[2:]) for value in (result, source)]
-    if result.shape != source.shape or None in steps:
+    if result.shape != source.shape or None in steps or not in_line(graph, weight, bias):
         return None
     planes = count == 1 or steps == [1, 1]
     innermost = channels == 1 or (source.strides[1] == result.strides[1] == 1)
