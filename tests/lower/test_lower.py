@@ -242,3 +242,13 @@ def test_a_value_meets_other_elements_of_its_own(case):
     model, x = ITSELF[case], torch.randn(4, 4)
     with torch.no_grad():
         torch.testing.assert_close(nimble.compile(model, x)(x), model(x))
+
+
+@pytest.mark.parametrize("length", [1, 24])
+def test_a_chain_on_the_statistics_of_a_norm(length):
+    def model(x, w, b):
+        y, mean, deviation = torch.native_layer_norm(x, [length], w, b, 1e-5)
+        return y, mean * 2, deviation + 1
+
+    args = torch.randn(5, length), torch.randn(length), torch.randn(length)
+    torch.testing.assert_close(nimble.compile(model, args)(*args), model(*args))

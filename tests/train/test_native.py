@@ -4,6 +4,8 @@ import copy
 
 import pytest
 import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from steps import eager_step
 from torch import nn
 
@@ -142,6 +144,37 @@ def test_no_convolution_norm_or_pooling_is_left_to_aten(name):
     # Of the states only the count of batches, whole numbers, is copied.
     copies = [t for t in step.engines[0].plans[0].graph.tasks if t.op == "aten.copy_.default"]
     assert len(copies) == sum(isinstance(m, nn.BatchNorm2d) for m in model.modules())
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+@example(data=None)
+def test_gradients_of_images_smaller_than_the_weights(data):
+    """Weights larger than the image are used where they lie, a part of the pixels at a time."""
+    if data is None:  # The last rows of the image meet no weight.
+        size, kernel, stride, padding, around, batch = (4, 3), (3, 3), (2, 2), (0, 0), (0, 0), 1
+    else:
+        draw = lambda low, high: tuple(data.draw(st.integers(low, high)) for _ in range(2))  # noqa: E731
+        kernel, stride, padding, around = draw(1, 3), draw(1, 3), draw(0, 1), draw(0, 4)
+        size = tuple(max(n, k) for n, k in zip(draw(1, 5), kernel, strict=True))
+        batch = data.draw(st.sampled_from([1, 3, 64]))
+    torch.manual_seed(0)
+    mine = nn.Sequential(
+        nn.Conv2d(3, 64, 1),
+        nn.ZeroPad2d((0, around[1], 0, around[0])),
+        nn.Conv2d(64, 64, kernel, stride, padding, bias=False),
+    )
+    theirs = copy.deepcopy(mine).double()
+    x = torch.randn(batch, 3, *size)
+    y = torch.randn_like(mine(x).detach())
+    step = nimble.compile_step(
+        mine, nn.MSELoss(), torch.optim.SGD(mine.parameters(), lr=0.1), (x, y), keep_grads=True
+    )
+    step(x, y)
+    nn.functional.mse_loss(theirs(x.double()), y.double()).backward()
+    for parameter, exact in zip(mine.parameters(), theirs.parameters(), strict=True):
+        off = (parameter.grad - exact.grad).abs().max()
+        assert off <= 1e-5 * exact.grad.abs().max() + 1e-7
 
 
 @pytest.mark.parametrize("workers", [1, 2])
