@@ -60,7 +60,7 @@ alignas(32) inline constexpr float kRootsOfTwo[] = {
 inline constexpr int kLanesLog2 = 3;
 #endif
 
-// exp(kSign x) = near * power, for results that are normal; infinite up to 88.7229 and NaN for NaN. With
+// exp(kSign x) = near * power, for results that are normal; infinite from 88.68 up to 88.7229, NaN for NaN. With
 // kSign x = n ln(2) + r, where n is rounded to parts of kLanes by the addition of a number whose last digit
 // is worth one of them: r is so small then that little of a polynomial is left, and the fraction of 2^n is
 // looked up. In one step r is off by n times what ln(2) loses as a float.

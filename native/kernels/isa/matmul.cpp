@@ -42,8 +42,9 @@ void pack(const MatmulPlan& plan, float* out, const float* w, std::int64_t colum
   }
 }
 
-// Columns [n, n + columns) of w as they lie in memory.
+// Columns [n, n + columns) of w as they lie in memory; nothing where most of a line would be of no use.
 Fetch fetch(const MatmulPlan& plan, const float* w, std::int64_t n, std::int64_t columns) {
+  if (columns <= 0 || least(plan.w_row, plan.w_column) > Fetch::kLine) return {w, 0, 0, 0};
   const float* at = w + n * plan.w_column;
   if (plan.w_column < plan.w_row) return {at, plan.k, plan.w_row, columns * plan.w_column};
   return {at, columns, plan.w_column, plan.k * plan.w_row};

@@ -39,9 +39,8 @@ def join_pages(tensor: torch.Tensor) -> None:
     now, small pages serve as well."""
     start, nbytes = tensor.data_ptr(), _span(tensor)
     first, end = -(-start // _HUGE) * _HUGE, (start + nbytes) // _HUGE * _HUGE
-    advise = getattr(ctypes.CDLL(None), "madvise", None)
-    if advise is not None and sys.platform == "linux" and first < end:
-        advise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), _COLLAPSE)
+    if sys.platform == "linux" and first < end:
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), _COLLAPSE)
 
 
 def give_back() -> None:

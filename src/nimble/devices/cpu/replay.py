@@ -64,6 +64,8 @@ class Replay:
                 self._keep(root, tensors)
             else:
                 self._table.storage(self._slots[root.id], root.span)
+        for written in self._written:
+            join_pages(self._kept[self._slots[written]])
         for value in self.graph.values:
             if value.dtype is not DType.TOKEN and self._has_memory(value.id):
                 self._place(value)
@@ -189,9 +191,7 @@ class Replay:
     # Binding
 
     def _keep(self, root: Value, tensors: Mapping[str, torch.Tensor]) -> None:
-        memory = self._kept[self._slots[root.id]] = fitting(root, tensors)
-        if root.id in self._written:
-            join_pages(memory)
+        self._kept[self._slots[root.id]] = fitting(root, tensors)
         self._bind(root.id)
 
     def _bind(self, root: int) -> None:
