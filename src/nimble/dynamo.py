@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 from torch._dynamo.backends.common import aot_autograd
+from torch._guards import TracingContext
 from torch._ops import OpOverload
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.passes.split_module import split_module
@@ -46,12 +47,21 @@ class Backend:
     def __call__(self, module: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         compiler = aot_autograd(
             fw_compiler=self._compile,
-            bw_compiler=self._compile,
+            bw_compiler=self._compile_backward,
             inference_compiler=self._compile,
             decompositions=arithmetic() if self._device.fuses else {},
         )
         compiled: Callable[..., Any] = compiler(module, example_inputs)
         return compiled
+
+    def _compile_backward(
+        self, module: fx.GraphModule, inputs: Sequence[Any]
+    ) -> Callable[..., Any]:
+        # An engine overwrites nothing that it is given, so backward may come again (retain_graph).
+        context = TracingContext.try_get()
+        if context is not None and context.fw_metadata is not None:
+            context.fw_metadata.bw_donated_idxs = []
+        return self._compile(module, inputs)
 
     def _compile(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         run: Callable[..., Any]

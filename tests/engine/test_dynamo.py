@@ -101,6 +101,20 @@ def test_gradients_are_right():
     torch.testing.assert_close(model[1].running_mean, other[1].running_mean)
 
 
+def test_a_graph_is_walked_back_twice():
+    model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.BatchNorm1d(16), nn.Linear(16, 4))
+    compiled = torch.compile(model, backend="nimble")
+    x, other = (torch.randn(8, 6, requires_grad=True) for _ in range(2))
+    other.data.copy_(x.data)
+    (compiled(x).sum() + compiled(x * 2).sum()).backward()  # A gradient may be needed by a view.
+    x.grad = None
+    for run, of in ((compiled, x), (model, other)):
+        loss = run(of).square().sum()
+        loss.backward(retain_graph=True)
+        loss.backward()
+    torch.testing.assert_close(x.grad, other.grad)
+
+
 def test_mutated_inputs_and_aliasing_outputs():
     def model(x):
         x.mul_(2)

@@ -224,6 +224,15 @@ def test_adaptive_pooling():
     native(lambda x: F.adaptive_avg_pool2d(layer(x), (3, 2)) * 2, torch.randn(2, 3, 7, 5))
 
 
+@pytest.mark.parametrize(
+    "pool", [nn.MaxPool2d(2), nn.AvgPool2d(2, count_include_pad=False), nn.AdaptiveAvgPool2d(3)]
+)
+def test_pooling_whose_result_is_flattened(pool):
+    native(
+        nn.Sequential(nn.Conv2d(3, 12, 1), pool, nn.Flatten(), nn.ReLU()), torch.randn(2, 3, 6, 6)
+    )
+
+
 @pytest.mark.parametrize("batch_first", [False, True])
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("bias", [False, True])

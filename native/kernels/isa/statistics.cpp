@@ -144,9 +144,9 @@ void moments(void* context) {
   each_channel<Moments>(
       plan, x, x, [&](std::int64_t c) { return x[c * plan.x.channel]; },
       [&](std::int64_t c, float around, double distance, double squares) {
-        const double shift = distance / count;
+        const double shift = distance / count, found = squares / count - shift * shift;
         mean[c] = static_cast<float>(around + shift);
-        variance[c] = static_cast<float>(most(0.0, squares / count - shift * shift));
+        variance[c] = static_cast<float>(found < 0.0 ? 0.0 : found);  // NaN stays
       });
 }
 

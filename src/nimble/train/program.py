@@ -224,6 +224,10 @@ def _loss_in(made: Any) -> torch.Tensor:
         found = made[0] if made else None
     elif not isinstance(made, torch.Tensor):
         found = made.get("loss") if isinstance(made, dict) else getattr(made, "loss", None)
+    if isinstance(made, float | torch.SymFloat):
+        raise CaptureError(
+            "the loss is a number of Python's; return the tensor, without .item() or float()"
+        )
     if not isinstance(found, torch.Tensor):
         raise CaptureError(
             f"no loss in the {type(made).__name__} that the model or loss_fn gave; expected a "

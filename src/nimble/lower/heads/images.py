@@ -8,8 +8,7 @@ from nimble.lower.heads.opening import Conversion, Given, Opening, is_image, spr
 
 
 def _pool(opening: Opening, task: Task, given: Given) -> list[Task] | None:
-    x = _image_in_and_out(opening, task, given["self"])
-    if x is None or not opening.unread(*task.results[1:]):
+    if not opening.unread(*task.results[1:]):
         return None
     kwargs = _windows(given)
     kind = "max" if task.op.startswith("aten.max") else "mean"
@@ -17,7 +16,7 @@ def _pool(opening: Opening, task: Task, given: Given) -> list[Task] | None:
         kwargs.append(("counts_padding", given["count_include_pad"]))
         kwargs.append(("divisor", given["divisor_override"] or 0))
     kwargs.append(("kind", kind))
-    return [call(task.name, "nimble.pool", (x,), task.results[:1], tuple(kwargs), task.origin)]
+    return _pooled(opening, task, given["self"], "nimble.pool", tuple(kwargs))
 
 
 def _pool_gradient(opening: Opening, task: Task, given: Given) -> list[Task] | None:
@@ -46,19 +45,23 @@ def _windows(given: Given) -> list[tuple[str, Arg]]:
 
 
 def _adaptive(opening: Opening, task: Task, given: Given) -> list[Task] | None:
-    x = _image_in_and_out(opening, task, given["self"])
-    if x is None:
-        return None
-    return [call(task.name, "nimble.adaptive_pool", (x,), task.results, (), task.origin)]
+    return _pooled(opening, task, given["self"], "nimble.adaptive_pool", ())
 
 
-def _image_in_and_out(opening: Opening, task: Task, x: Arg) -> Ref | None:
-    """The operand, if it is an image and so is the result."""
+def _pooled(
+    opening: Opening, task: Task, x: Arg, op: str, kwargs: tuple[tuple[str, Arg], ...]
+) -> list[Task] | None:
+    """Of an image that lies pixel by pixel; the result is copied if it lies otherwise."""
     result = task.results[0]
-    if not isinstance(x, Ref) or result is None or opening.value(x).numel == 0:
+    if not isinstance(x, Ref) or result is None or len(opening.value(x).shape) != 4:
         return None
-    both = (opening.value(x), opening.edit.values[result])
-    return x if all(is_image(v) and len(v.shape) == 4 and v.numel for v in both) else None
+    if not is_image(opening.value(x)) or 0 in (
+        opening.value(x).numel,
+        opening.edit.values[result].numel,
+    ):
+        return None
+    target, copies = opening.as_image(result, task.origin)
+    return [call(task.name, op, (x,), (target,), kwargs, task.origin), *copies]
 
 
 def _resample(opening: Opening, task: Task, given: Given) -> list[Task] | None:
