@@ -41,8 +41,8 @@ const std::set<std::string> kOwnStrides = {"aten::gelu", "aten::gelu_backward"};
 // Composed of other ops, as most such out variants are not worth the risk, but common and sound.
 const std::set<std::string> kComposites = {"aten::log_softmax", "aten::matmul", "aten::softmax"};
 
-// Its out variant writes nothing where the mode leaves one result empty.
-const std::set<std::string> kNoOut = {"aten::linalg_qr"};
+// Their out variants write nothing where the mode leaves one result empty, or lay a result as they like.
+const std::set<std::string> kNoOut = {"aten::linalg_qr", "aten::log_sigmoid_forward"};
 
 // A factory's dtype, layout and device are those of the tensor that it fills.
 bool is_tensor_option(const Argument& argument) {

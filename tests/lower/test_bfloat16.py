@@ -256,3 +256,13 @@ def test_a_table_is_not_widened():
     _, lowered, *_ = graphs(looked_up, (x,))
     assert fell_back(lowered) == []
     assert all(v.numel < 500 for v in lowered.values if v.dtype is DType.FLOAT32)
+
+
+def test_what_depends_on_the_dtype_is_computed_in_it():
+    x = torch.tensor([float("nan"), float("inf"), -float("inf"), 300.0]).bfloat16()
+    for model in (
+        lambda x: torch.nan_to_num(x * 2),
+        lambda x: torch.nan_to_num(x, posinf=3.0) - 1,
+        lambda x: (torch.nan_to_num(x, 0.0, 0.0, 0.0) + 1).long(),
+    ):
+        assert torch.equal(nimble.compile(model, (x,))(x), model(x))

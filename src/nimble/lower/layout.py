@@ -28,6 +28,8 @@ _FREE = {
 }
 
 
+_ALONG_THE_LAST = {"aten.native_layer_norm.default", "nimble.layer_norm", "nimble.rms_norm"}
+"""Their kernels want the elements of the last dimension side by side."""
 _ANY_STRIDES = {"aten._softmax.default", "aten._log_softmax.default", "aten._to_copy.default"}
 
 
@@ -111,8 +113,13 @@ def _of_particular_readers(graph: Graph, follow: Set[str]) -> set[int]:
     return {
         graph.content(v).id
         for task in graph.tasks
-        if counts_on_strides(task.op) and task.op not in follow
+        if task.op not in follow
         for v in task.reads
+        if (
+            graph[v].strides[-1:] == (1,)
+            if task.op in _ALONG_THE_LAST
+            else counts_on_strides(task.op)
+        )
     }
 
 

@@ -23,6 +23,8 @@ from nimble.rewrite.operators import pure_tasks
 
 _NARROW, _WIDE = DType.BFLOAT16, DType.FLOAT32
 _CONVERSION = "aten._to_copy.default"
+_OF_THE_DTYPE = {"aten.nan_to_num.default"}
+"""What they compute depends on the dtype: the largest number there is, say."""
 
 
 def widen(graph: Graph) -> Graph:
@@ -71,6 +73,8 @@ class _Widening:
         touched = _touched(self._graph, task)
         if task.op == _CONVERSION and dict(task.kwargs).get("dtype") is _NARROW:
             return touched[0].dtype is _NARROW
+        if task.op in _OF_THE_DTYPE or (task.op == _CONVERSION and not _is_real(touched[-1])):
+            return False
         if task.op in MOVES and self._graph.content(touched[0].id).id not in self._wide:
             return False  # Rows are found in a table as it lies, and only they are widened.
         return (
@@ -133,6 +137,10 @@ class _Widening:
         kwargs: tuple[tuple[str, Arg], ...] = (("dtype", dtype),)
         self._edit.tasks.append(call(name, _CONVERSION, (Ref(source),), (result,), kwargs, origin))
         return result
+
+
+def _is_real(value: Value) -> bool:
+    return value.dtype in (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64)
 
 
 def _mapped(arg: Arg, ids: dict[int, int]) -> Arg:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from nimble.graph import Arg, Ref, Task
 from nimble.graph.edit import call
-from nimble.lower.heads.opening import Conversion, Given, Opening, ints
+from nimble.lower.heads.opening import Conversion, Given, Opening, ints, is_image
 
 
 def _layer_norm(opening: Opening, task: Task, given: Given) -> list[Task] | None:
@@ -78,16 +78,18 @@ def _by_groups(opening: Opening, task: Task, given: Given, groups: Arg) -> list[
     x = given["input"]
     if not isinstance(x, Ref) or not opening.unread(*task.results[1:]):
         return None
-    value = opening.value(x)
-    if value.numel == 0 or len(value.shape) < 2:
+    value, result = opening.value(x), task.results[0]
+    if value.numel == 0 or len(value.shape) < 2 or result is None:
         return None
     made: list[Task] = []
+    copies: list[Task] = []
+    if is_image(value) != is_image(opening.edit.values[result]):  # Kernels take both alike.
+        x = opening.image(made, x, task.origin)
+        result, copies = opening.as_image(result, task.origin)
     args = (x, *_scale_and_shift(opening, made, given, task.origin))
     kwargs = (("groups", groups), ("eps", given["eps"]))
-    return [
-        *made,
-        call(task.name, "nimble.group_norm", args, (task.results[0],), kwargs, task.origin),
-    ]
+    norm = call(task.name, "nimble.group_norm", args, (result,), kwargs, task.origin)
+    return [*made, norm, *copies]
 
 
 CONVERSIONS: dict[str, Conversion] = {
