@@ -40,6 +40,13 @@ class Signature:
             return None
         return _aten.Gate(count, autocast if on else None, default)
 
+    def distance(self, other: Signature) -> int:
+        """In how much they differ."""
+        if self.structure != other.structure:
+            return 1 + 3 * len(self.tensors)
+        pairs = zip(self.tensors, other.tensors, strict=True)
+        return sum(a != b for mine, theirs in pairs for a, b in zip(mine, theirs, strict=True))
+
     def difference(self, other: Signature, names: list[str]) -> str:
         """In words: what `self` has that made the plan for `other` unfit."""
         if self.structure != other.structure:

@@ -8,7 +8,7 @@ from torch import nn
 
 import nimble
 from nimble import built
-from nimble.errors import CaptureError, InputError
+from nimble.errors import ArtifactError, CaptureError, InputError
 
 
 @pytest.fixture
@@ -211,3 +211,26 @@ def test_a_tensor_whose_storage_was_taken_away_is_refused():
     with pytest.raises(InputError, match="fewer bytes than its shape needs"):
         engine.run()
     engine(torch.randn(2, 4))
+
+
+def test_a_refusal_compares_with_the_plan_that_is_most_alike():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval()
+    engine = nimble.compile(model, (torch.randn(1, 3, 8, 8),), shapes=[1, 4], strict_shapes=True)
+    engine(torch.randn(4, 3, 8, 8))
+    with pytest.raises(InputError, match=r"float64\[1,3,8,8\] instead of float32\[1,3,8,8\]"):
+        engine(torch.randn(1, 3, 8, 8).double())
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    engine = nimble.compile(nn.ReLU(), (torch.randn(3),))
+    with pytest.raises(ArtifactError, match=r"no_such_folder/model.nimble cannot be written"):
+        engine.save(tmp_path / "no_such_folder" / "model.nimble")
+
+
+def test_a_bound_engine_tells_a_replaced_module_from_another_mode():
+    model, x = nn.Sequential(nn.Linear(3, 3), nn.ReLU()).eval(), torch.randn(2, 3)
+    engine = nimble.compile(model, (x,))
+    engine.bind(x)
+    model[1] = nn.Tanh()
+    with pytest.raises(InputError, match="other modules"):
+        engine.run()

@@ -55,7 +55,10 @@ def write_engine(
         ],
     }
     digests: dict[str, str] = {}
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    except OSError as error:
+        raise ArtifactError(f"{path} cannot be written: {error.strerror}") from error
     try:
         with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
             for part, data in _parts(body, tensors):

@@ -36,13 +36,13 @@ class Binding:
         """Follow edited weights; InputError where the model is no longer the one bound."""
         held.notice_changes()
         signature = self.plan.signature
-        if signature.training != training:
-            raise InputError("train() or eval() was called since bind(): bind again")
         if held.get(signature) is not self.plan:
             raise InputError(
                 "the plan that was bound is gone: the model has other modules, hooks or attributes "
                 "than at bind(), or max_plans made room for other plans: bind again"
             )
+        if signature.training != training:
+            raise InputError("train() or eval() was called since bind(): bind again")
         if any(self.plan.tensors[n] is not t for n, t in self.handed.items()):
             raise InputError("a parameter that is a result was replaced since bind(): bind again")
         self.epoch = held.epoch

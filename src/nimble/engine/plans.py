@@ -101,10 +101,11 @@ class Plans:
             self.add(plan)
 
     def why_none(self, signature: Signature) -> str:
-        """Why none of the plans serves: in what the signature differs from that used last."""
+        """Why none of the plans serves: in what the signature differs from the one most like it."""
         if not self._plans:
             return "the first plan"
-        other = self.last or next(iter(self))
+        plans = (self.last, *self) if self.last is not None else self
+        other = min(plans, key=lambda plan: signature.distance(plan.signature))
         names = self.parameters.names_of(signature.structure, len(signature.tensors))
         return signature.difference(other.signature, names)
 
