@@ -13,6 +13,7 @@ from nimble.capture import Captured, Place, Target, capture
 from nimble.capture.structure import Structure
 from nimble.capture.tensors import copy_exactly
 from nimble.clock import Clock, Report
+from nimble.collector import collected_seldom
 from nimble.devices import Constants, Device, Replayed
 from nimble.graph import Graph, verify
 from nimble.rewrite import Step, rewrite
@@ -72,6 +73,7 @@ class Plan:
         return self.replay.schedule
 
 
+@collected_seldom()
 def make_plan(
     target: Target,
     signature: Signature,
