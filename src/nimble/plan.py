@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -92,6 +93,7 @@ def make_plan(
         place = Place(device.place, device.runs_python)
         captured = capture(target, tensors, signature.structure, name, place)
         fingerprint = target.fingerprint()  # another thread may change the model from here on
+        gc.collect()  # PyTorch's tracer leaves cycles behind, ten megabytes of them.
     with clock("rewrite"):
         source, steps = rewrite(captured.graph)
         _checked(source)
