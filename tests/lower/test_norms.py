@@ -54,6 +54,15 @@ def test_norms_after_convolutions(name, tune):
     assert all(any(a in op for a in allowed) for op in by_aten), by_aten
 
 
+def test_the_norm_of_a_scalar():
+    def model(x):
+        y = (x * x).sum()
+        return y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6)
+
+    x = torch.randn(6)
+    torch.testing.assert_close(nimble.compile(model, (x,))(x), model(x))
+
+
 def test_a_result_that_nobody_reads_may_lie_as_its_operator_likes():
     x = torch.randn(2, 4, 5, 6).to(memory_format=torch.channels_last)
     model = nn.Sequential(nn.LogSigmoid(), nn.Softsign())

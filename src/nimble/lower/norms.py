@@ -47,7 +47,7 @@ class _Pattern:
             op = "nimble.rms_norm" if whole is None else "nimble.layer_norm"
             source = whole or x
             value = self.graph[source.id]
-            if value.dtype is not DType.FLOAT32 or value.strides[-1] != 1:
+            if value.dtype is not DType.FLOAT32 or value.strides[-1:] != (1,):
                 return None
             args = (source, None, None)
             return call(task.name, op, args, task.results, (("eps", eps),), task.origin)
