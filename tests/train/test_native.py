@@ -294,3 +294,41 @@ def test_a_batch_of_one_pixel_has_no_variance():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     step = nimble.compile_step(model, nn.CrossEntropyLoss(), optimizer, (x, y))
     torch.testing.assert_close(step(x, y), gradients(theirs, x, y)[0])
+
+
+class Then(nn.Module):
+    """Layers with a function between them."""
+
+    def __init__(self, first, between, last):
+        super().__init__()
+        self.first, self.between, self.last = first, between, last
+
+    def forward(self, x):
+        return self.last(self.between(self.first(x)))
+
+
+BETWEEN = {
+    # Operators are looked at twice here, and what is laid out anew has names from both times.
+    "rows of pooled images": lambda x: nn.functional.rms_norm(
+        nn.functional.max_pool2d(x, 2), (x.shape[-1] // 2,)
+    ),
+    # Its gradient is 0, known ahead of time.
+    "signs": lambda x: nn.functional.group_norm(torch.sign(x), 1),
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_layers_with_something_between(name, monkeypatch):
+    monkeypatch.setenv("NIMBLE_VERIFY", "1")
+    torch.manual_seed(0)
+    mine = Then(nn.Conv2d(16, 16, 3, padding=1), BETWEEN[name], nn.Conv2d(16, 16, 2, 2))
+    exact = copy.deepcopy(mine).double()
+    x = torch.randn(2, 16, 6, 8)
+    y = torch.randn_like(mine(x).detach())
+    optimizer = torch.optim.SGD(mine.parameters(), lr=0.1)
+    step = nimble.compile_step(mine, nn.MSELoss(), optimizer, (x, y), keep_grads=True)
+    step(x, y)
+    nn.functional.mse_loss(exact(x.double()), y.double()).backward()
+    for parameter, right in zip(mine.parameters(), exact.parameters(), strict=True):
+        off = (parameter.grad - right.grad).abs().max()
+        assert off <= 1e-5 * right.grad.abs().max() + 1e-7

@@ -56,7 +56,12 @@ def lower(graph: Graph, supported: Supported) -> tuple[Graph, tuple[Step, ...]]:
     for name, change in passes:
         before, graph = graph, change(graph)
         steps.append(Step.of(name, before, graph))
-    return graph.with_tasks(map(_with_kernel, graph.tasks)), tuple(steps)
+    return _with_kernels(graph), tuple(steps)
+
+
+def _with_kernels(graph: Graph) -> Graph:
+    prologue = _with_kernels(graph.prologue) if graph.prologue is not None else None
+    return replace(graph.with_tasks(map(_with_kernel, graph.tasks)), prologue=prologue)
 
 
 def _with_kernel(task: Task) -> Task:

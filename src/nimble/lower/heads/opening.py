@@ -34,6 +34,7 @@ class Opening:
         self._new: list[tuple[object, ...]] = []
         self._from_fixed: set[int] = set()
         self._names = 0
+        self._taken = {named.name for named in (*graph.tasks, *graph.values)}
 
     def begin(self) -> None:
         """Another operator is looked at."""
@@ -100,6 +101,8 @@ class Opening:
 
     def name(self, what: str) -> str:
         self._names += 1
+        while f"{what}.{self._names}" in self._taken:
+            self._names += 1
         return f"{what}.{self._names}"
 
     def packed(
