@@ -34,7 +34,7 @@ class Opening:
         self._new: list[tuple[object, ...]] = []
         self._from_fixed: set[int] = set()
         self._names = 0
-        self._taken = {named.name for named in (*graph.tasks, *graph.values)}
+        self._taken = {task.name for task in graph.tasks} | {v.name for v in graph.values}
 
     def begin(self) -> None:
         """Another operator is looked at."""
