@@ -129,6 +129,7 @@ def _load(
     settings = replace(saved, workers=workers or _core.usable_cores())
     here = body["cpu"] == this_cpu() and settings.workers == saved.workers
     constants = device.constants()
+    constants.frugal = True
     shared: dict[str, torch.Tensor] = {}
     plans = tuple(
         _plan(data, weights, shared, types, settings, constants, keep_schedule=here)

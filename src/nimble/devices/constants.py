@@ -20,7 +20,7 @@ Compute = Callable[[Graph, Mapping[str, torch.Tensor]], list[torch.Tensor]]
 Around = Callable[[], AbstractContextManager[None]]
 """Entered while constants are computed, and written where they lie."""
 _OWNED = (Role.PARAMETER, Role.CONSTANT, Role.STATE)
-_PORTION = 4 << 20
+_PORTION, _SMALL = 32 << 20, 4 << 20
 """Bytes of constants that are computed at a time: until they are moved, they are there twice."""
 
 
@@ -47,10 +47,14 @@ class Constants:
         compute: Compute,
         room: Callable[[Iterable[int]], Room] = AsTheyLie,
         around: Around = nullcontext,
+        give_back: Callable[[], None] = lambda: None,
     ) -> None:
         self._compute = compute
         self._room = room
         self._around = around
+        self._give_back = give_back
+        self.frugal = False
+        """Rather a third slower than more memory than will be held: for who serves."""
         self._made: WeakValueDictionary[str, torch.Tensor] = WeakValueDictionary()
 
     def of(
@@ -73,8 +77,10 @@ class Constants:
         missing = [v for v in prologue.outputs if refresh or made[prologue[v].name] is None]
         found = {name: kept for name, kept in made.items() if kept is not None}
         room = self._room([] if refresh else [prologue[v].span for v in missing])
-        for part in _portions(prologue, missing):
+        for part in _portions(prologue, missing, _SMALL if self.frugal else _PORTION):
             results = self._filled(part, tensors, None if refresh else room)
+            if self.frugal:
+                self._give_back()
             for v, result in zip(part.outputs, results, strict=True):
                 name = part[v].name
                 if name in found:
@@ -101,14 +107,14 @@ class Constants:
                 del self._made[key]
 
 
-def _portions(prologue: Graph, outputs: Iterable[int]) -> Iterator[Graph]:
+def _portions(prologue: Graph, outputs: Iterable[int], portion: int) -> Iterator[Graph]:
     """What computes these outputs, some of them at a time."""
     names: set[str] = set()
     held = 0
     for v in outputs:
         names.add(prologue[v].name)
         held += prologue[v].span
-        if held >= _PORTION:
+        if held >= portion:
             yield _filling(prologue, names)
             names, held = set(), 0
     if names:

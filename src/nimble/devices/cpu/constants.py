@@ -7,14 +7,14 @@ from collections.abc import Mapping
 import torch
 
 from nimble.devices.constants import Constants
-from nimble.devices.cpu.memory import Block
+from nimble.devices.cpu.memory import Block, give_back
 from nimble.devices.cpu.replay import Replay
 from nimble.graph import Graph
 from nimble.schedule import schedule
 
 
 def make_constants() -> Constants:
-    return Constants(_computed, Block)
+    return Constants(_computed, Block, give_back=give_back)
 
 
 def _computed(prologue: Graph, tensors: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
