@@ -16,7 +16,7 @@ _usual = gc.get_threshold()
 @contextmanager
 def collected_seldom() -> Iterator[None]:
     """A plan takes a million objects to make, hardly any of them garbage: looking for it as often
-    as usual takes a sixth of the time, most of it among PyTorch's own objects."""
+    as usual took a sixth of NASNet's time, most of it among PyTorch's own objects."""
     global _under_way, _usual
     with _lock:
         if not _under_way:

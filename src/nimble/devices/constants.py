@@ -54,7 +54,7 @@ class Constants:
         self._around = around
         self._give_back = give_back
         self.frugal = False
-        """Rather a third slower than more memory than will be held: for who serves."""
+        """Rather half as long again than more memory than will be held: for who serves."""
         self._made: WeakValueDictionary[str, torch.Tensor] = WeakValueDictionary()
 
     def of(
