@@ -22,5 +22,7 @@ NIMBLE_KERNEL(pack_winograd)
 // Floats between the same element of two transformed values. Not a power of two: the values of
 // one tile would compete for the same lines of the cache.
 inline constexpr std::int64_t winograd_gap = 16;
+// Of weights, for whose products there is room at once.
+inline constexpr std::int64_t winograd_panels = 2;
 
 }  // namespace nimble

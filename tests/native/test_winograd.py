@@ -27,7 +27,7 @@ def winograd(
     ints += [1, w.shape[1], w.shape[0], first, last, 3, 3, 1, 1, 1, 1, *padding]
     ints += [*image(x), *image(y), int(b is not None), int(add is not None)]
     ints += [*(image(add) if add is not None else (0, 0, 0)), int(clamp is not None)]
-    room = torch.full(((side + 2) ** 2 * (block * (w.shape[1] + PANEL) + 32),), torch.nan)
+    room = torch.full(((side + 2) ** 2 * (block * (w.shape[1] + 2 * PANEL) + 32),), torch.nan)
     operands = [y[:, :, top:], room, x, transformed(w, side)]
     operands += [t for t in (b, None if add is None else add[:, :, top:]) if t is not None]
     run("winograd.float32", [*operands, *extra], [*ints, *tail], [*(clamp or ()), *floats])

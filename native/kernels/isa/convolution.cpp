@@ -10,7 +10,7 @@
 namespace nimble::NIMBLE_ISA {
 namespace {
 
-constexpr int kPixels = kTileRows;  // of the output, computed together with kPanel channels
+constexpr int kPixels = kWideRows;  // of the output, computed together with kWide panels of channels
 constexpr std::int64_t kPointers = 4096, kChunk = 96;  // groups of kPixels
 constexpr std::int64_t kFewLines = 48;                   // of weights; not worth fetching ahead
 constexpr std::int64_t kCached = 256 * 1024;             // bytes of input in the second-level cache
@@ -20,8 +20,9 @@ template <class Element>
 struct Taps {
   const Element* const* from;  // [tap][kPixels]
   const Element* weights;      // [tap][channel][kPanel]
-  Floats start[kPerPanel];   // the bias
-  // With every so many lines of weights, one is fetched that lies so far ahead.
+  std::int64_t apart;          // from one panel of weights to the next
+  Floats start[kWide * kPerPanel];  // the bias
+  // With every so many lines of weights, one of each panel is fetched that lies so far ahead.
   std::int64_t every, ahead;
 };
 
@@ -38,34 +39,37 @@ NIMBLE_INLINE bool padding(const Element* const (&x)[M]) {
   return true;
 }
 
-// M pixels by 16 channels. Few pixels have few sums: those are then made in `Parts` parts, so that
-// one multiplication need not wait for the last. (More channels at once would do as well, but then
-// weights are not read as they lie in memory, and a core fetches them more slowly.)
-template <int M, int Parts, class Element>
+// M pixels by P panels of 16 channels. Few pixels have few sums: those are then made in `Parts` parts,
+// so that one multiplication need not wait for the last. (More channels at once would do as well, but
+// then weights are not read as they lie in memory, and a core fetches them more slowly.)
+template <int M, int P, int Parts, class Element>
 NIMBLE_INLINE void multiply(const Taps<Element>& tile, std::int64_t taps, std::int64_t in,
-                            Floats (&sum)[M][kPerPanel]) {
-  Floats acc[Parts][M][kPerPanel] = {};
+                            Floats (&sum)[M][P * kPerPanel]) {
+  constexpr int kVectors = P * kPerPanel;
+  Floats acc[Parts][M][kVectors] = {};
   const Element* w = tile.weights;
-  const auto step = [&](Floats (&into)[M][kPerPanel], const Element* const(&x)[M], std::int64_t c) {
-    decltype(load(w)) row[kPerPanel];
+  const auto step = [&](Floats (&into)[M][kVectors], const Element* const(&x)[M], std::int64_t c) {
+    decltype(load(w)) row[kVectors];
 #pragma GCC unroll 2
-    for (int v = 0; v < kPerPanel; ++v) row[v] = load(w + v * kLanes);
-#pragma GCC unroll 12
+    for (int v = 0; v < kVectors; ++v) {
+      row[v] = load(w + v / kPerPanel * tile.apart + v % kPerPanel * kLanes);
+    }
+#pragma GCC unroll 16
     for (int m = 0; m < M; ++m) {
       const auto s = splat(x[m][c]);
 #pragma GCC unroll 2
-      for (int v = 0; v < kPerPanel; ++v) into[m][v] = fma(s, row[v], into[m][v]);
+      for (int v = 0; v < kVectors; ++v) into[m][v] = fma(s, row[v], into[m][v]);
     }
     w += kPanel;
   };
-#pragma GCC unroll 12
+#pragma GCC unroll 16
   for (int m = 0; m < M; ++m) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kPerPanel; ++v) acc[0][m][v] = tile.start[v];
+    for (int v = 0; v < kVectors; ++v) acc[0][m][v] = tile.start[v];
   }
   for (std::int64_t t = 0; t < taps; ++t) {
     const Element* x[M];
-#pragma GCC unroll 12
+#pragma GCC unroll 16
     for (int m = 0; m < M; ++m) x[m] = tile.from[t * kPixels + m];
     if (padding(x)) {
       w += in * kPanel;
@@ -79,16 +83,17 @@ NIMBLE_INLINE void multiply(const Taps<Element>& tile, std::int64_t taps, std::i
       }
     } else {
       while (c + tile.every <= in) {
-        __builtin_prefetch(w + tile.ahead, 0, 2);
+#pragma GCC unroll 2
+        for (int p = 0; p < P; ++p) __builtin_prefetch(w + p * tile.apart + tile.ahead, 0, 2);
         for (const std::int64_t stop = c + tile.every; c < stop; ++c) step(acc[0], x, c);
       }
     }
     for (; c < in; ++c) step(acc[0], x, c);
   }
-#pragma GCC unroll 12
+#pragma GCC unroll 16
   for (int m = 0; m < M; ++m) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kPerPanel; ++v) {
+    for (int v = 0; v < kVectors; ++v) {
       sum[m][v] = acc[0][m][v];
 #pragma GCC unroll 4
       for (int part = 1; part < Parts; ++part) sum[m][v] += acc[part][m][v];
@@ -101,11 +106,11 @@ template <int M>
 NIMBLE_INLINE void multiply_half(const Taps<float>& tile, std::int64_t taps, std::int64_t in,
                                  Eight (&acc)[M]) {
   const float* w = tile.weights;
-#pragma GCC unroll 12
+#pragma GCC unroll 16
   for (int m = 0; m < M; ++m) acc[m] = first_eight(tile.start[0]);
   for (std::int64_t t = 0; t < taps; ++t) {
     const float* x[M];
-#pragma GCC unroll 12
+#pragma GCC unroll 16
     for (int m = 0; m < M; ++m) x[m] = tile.from[t * kPixels + m];
     if (padding(x)) {
       w += in * kPanel;
@@ -113,7 +118,7 @@ NIMBLE_INLINE void multiply_half(const Taps<float>& tile, std::int64_t taps, std
     }
     for (std::int64_t c = 0; c < in; ++c, w += kPanel) {
       const Eight row = load_eight(w);
-#pragma GCC unroll 12
+#pragma GCC unroll 16
       for (int m = 0; m < M; ++m) acc[m] = fma(splat_eight(x[m][c]), row, acc[m]);
     }
   }
@@ -183,8 +188,9 @@ struct Sweep {
         panels((plan.out + kPanel - 1) / kPanel),
         pixels((plan.last_row - plan.first_row) * plan.out_width),
         together(plan.batch > 1 && pixels <= kSmall),
-        most_pixels(rows_together(kPixels, together ? plan.src.batch
-                                                    : plan.stride_w * plan.src.pixel)),
+        most_pixels(rows_together(
+            plan.last_panel - plan.first_panel >= kWide ? kWideRows : kTileRows,
+            together ? plan.src.batch : plan.stride_w * plan.src.pixel)),
         pixel_by_pixel(taps == 1 && plan.stride_h == 1 && plan.stride_w == 1 && plan.top == 0 &&
                        plan.left == 0 && plan.out_width == plan.width &&
                        plan.last_row <= plan.height && plan.src.row == plan.width * plan.src.pixel),
@@ -225,29 +231,30 @@ struct Sweep {
     }
   }
 
-  template <int M, bool Adds>
+  template <int M, int P, bool Adds>
   [[gnu::always_inline]] inline void tile(const Taps<Element>& given, End& end, const Place* places,
                                           std::int64_t channel, std::int64_t count) const {
-    if (count > 8 || !kHalves) {
-      Floats sum[M][kPerPanel];
-      multiply<M, M == 1 ? 4 : M <= 3 ? 2 : 1>(given, taps, plan.in, sum);
+    constexpr int kVectors = P * kPerPanel;
+    if (P > 1 || count > 8 || !kHalves) {
+      Floats sum[M][kVectors];
+      multiply<M, P, M == 1 ? 4 : M <= 3 ? 2 : 1>(given, taps, plan.in, sum);
       end.forget(places);
       if (!Adds && end.silu) {
-#pragma GCC unroll 12
+#pragma GCC unroll 16
         for (int m = 0; m < M; ++m) {
 #pragma GCC unroll 2
-          for (int v = 0; v < kPerPanel; ++v) {
+          for (int v = 0; v < kVectors; ++v) {
             store(places[m].to + channel + v * kLanes, silu_of(sum[m][v]));
           }
         }
         return;
       }
-#pragma GCC unroll 12
+#pragma GCC unroll 16
       for (int m = 0; m < M; ++m) {
 #pragma GCC unroll 2
-        for (int v = 0; v < kPerPanel; ++v) {
-          // All but the last vector are whole: there are more than eight.
-          const bool last = !kHalves || v + 1 == kPerPanel;
+        for (int v = 0; v < kVectors; ++v) {
+          // All but the last vector are whole: of the last panel more than eight are there.
+          const bool last = !kHalves || v + 1 == kVectors;
           const std::int64_t left = last ? count - v * kLanes : kLanes;
           put<Adds>(end, places[m], channel + v * kLanes, sum[m][v], left);
         }
@@ -256,7 +263,7 @@ struct Sweep {
       Eight acc[M];
       multiply_half<M>(given, taps, plan.in, acc);
       end.forget(places);
-#pragma GCC unroll 12
+#pragma GCC unroll 16
       for (int m = 0; m < M; ++m) {
         put_eight<Adds>(end, places[m], channel, acc[m], count);
       }
@@ -358,14 +365,14 @@ struct Sweep {
 
   // Groups [group, group + groups) of M pixels, the first of which is to go to `to`. Not part of
   // another function, whose variables would take the registers of the inner loop.
-  template <int M, bool Adds>
+  template <int M, int P, bool Adds>
   [[gnu::noinline]] void groups_of(Taps<Element> tile_, End end, const Place* to, std::int64_t channel,
                                    std::int64_t count, std::int64_t group,
                                    std::int64_t groups) const {
     tile_.from = from + group * taps * kPixels;
-    tile_.ahead = (taps * plan.in + group) * kPanel;
+    tile_.ahead = P * tile_.apart + group * kPanel;
     for (; groups > 0; --groups) {
-      tile<M, Adds>(tile_, end, to, channel, count);
+      tile<M, P, Adds>(tile_, end, to, channel, count);
       if (!end.silu) activate(to, M, channel, count);
       tile_.from += taps * kPixels;
       tile_.ahead += kPanel;
@@ -374,20 +381,20 @@ struct Sweep {
   }
 
   // Groups of up to kMost pixels, by their size.
-  template <int kMost, bool Adds>
+  template <int kMost, int P, bool Adds>
   void groups_of_size(std::int64_t size, const Taps<Element>& tile_, const End& end, const Place* to,
                       std::int64_t channel, std::int64_t count, std::int64_t group,
                       std::int64_t groups) const {
-    if constexpr (kMost > 1) {
+    if constexpr (kMost > (P > 1 ? kFewestWideRows : 1)) {
       if (size < kMost) {
-        return groups_of_size<kMost - 1, Adds>(size, tile_, end, to, channel, count, group, groups);
+        return groups_of_size<kMost - 1, P, Adds>(size, tile_, end, to, channel, count, group, groups);
       }
     }
-    groups_of<kMost, Adds>(tile_, end, to, channel, count, group, groups);
+    groups_of<kMost, P, Adds>(tile_, end, to, channel, count, group, groups);
   }
 
-  template <bool Adds>
-  void panel_of_chunk(Taps<Element> tile_, const End& end, std::int64_t channel, std::int64_t count,
+  template <int P, bool Adds>
+  void panels_of_chunk(Taps<Element> tile_, const End& end, std::int64_t channel, std::int64_t count,
                       const Groups& groups) const {
     // The next panel's weights on their way to the second-level cache, one line at a time: every
     // group fetches others. Not for a single group: it reads them once, in order, and the core itself
@@ -395,11 +402,27 @@ struct Sweep {
     const bool fetches = taps * plan.in >= kFewLines && groups.count > 1;
     tile_.every = fetches ? groups.count : plan.in + 1;
     if (groups.larger > 0) {
-      groups_of_size<kPixels, Adds>(groups.size + 1, tile_, end, place, channel, count, 0,
+      groups_of_size<kPixels, P, Adds>(groups.size + 1, tile_, end, place, channel, count, 0,
                                     groups.larger);
     }
-    groups_of_size<kPixels, Adds>(groups.size, tile_, end, place + groups.larger * (groups.size + 1),
+    groups_of_size<kPixels, P, Adds>(groups.size, tile_, end, place + groups.larger * (groups.size + 1),
                                   channel, count, groups.larger, groups.count - groups.larger);
+  }
+
+  template <int P>
+  void panels_of_chunk(const Taps<Element>& tile_, const End& end, std::int64_t channel,
+                       std::int64_t count, const Groups& groups) const {
+    if (added) {
+      panels_of_chunk<P, true>(tile_, end, channel, count, groups);
+    } else {
+      panels_of_chunk<P, false>(tile_, end, channel, count, groups);
+    }
+  }
+
+  // Whether the next panels are better multiplied together: eight channels take less by themselves.
+  static bool is_wide(std::int64_t channels_left, std::int64_t pixels) {
+    return kWide > 1 && pixels >= kFewestWideRows &&
+           channels_left > (kWide - 1) * kPanel + (kHalves ? 8 : 0);
   }
 
   // Of one image, or of all.
@@ -432,25 +455,29 @@ struct Sweep {
         }
         places(image, begin, end - begin);
       }
-      for (std::int64_t panel = plan.first_panel; panel < plan.last_panel; ++panel) {
+      for (std::int64_t panel = plan.first_panel; panel < plan.last_panel;) {
         const std::int64_t channel = panel * kPanel, left = plan.out - channel;
+        const bool pair = panel + kWide <= plan.last_panel && is_wide(left, groups_.size);
+        const std::int64_t width = pair ? kWide * kPanel : kPanel;
         Taps<Element> tile_{};
-        tile_.weights = group_weights + panel * taps * plan.in * kPanel;
+        tile_.apart = taps * plan.in * kPanel;
+        tile_.weights = group_weights + panel * tile_.apart;
         const std::int64_t all = g * plan.out + channel;
         if (bias) {
-          for (int v = 0; v < kPerPanel && left > v * kLanes; ++v) {
+          for (int v = 0; v * kLanes < least(left, width); ++v) {
             const float* from = bias + all + v * kLanes;
             const std::int64_t count = left - v * kLanes;
             tile_.start[v] = count >= kLanes ? load(from) : load(from, count);
           }
         }
-        const std::int64_t count = least<std::int64_t>(left, kPanel);
-        const End ends{low, high, silu && count == kPanel};
-        if (added) {
-          panel_of_chunk<true>(tile_, ends, all, count, groups_);
+        const std::int64_t count = least(left, width);
+        const End ends{low, high, silu && count == width};
+        if (pair) {
+          panels_of_chunk<kWide>(tile_, ends, all, count, groups_);
         } else {
-          panel_of_chunk<false>(tile_, ends, all, count, groups_);
+          panels_of_chunk<1>(tile_, ends, all, count, groups_);
         }
+        panel += width / kPanel;
       }
       if (plan.epilogue.present && !activation) {
         for (std::int64_t p = begin; p < end; ++p) {

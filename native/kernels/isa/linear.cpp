@@ -30,19 +30,19 @@ struct Fetch {
 constexpr std::int64_t kCached = 256 * 1024 / sizeof(float), kCachedColumns = 512;
 constexpr std::int64_t kPanelsAtOnce = 2;  // of weights, which stay there for all rows of a block
 
-// Rows [row, row + kRows) by a panel.
-template <int kRows, int kParts, class Element>
+// Rows [row, row + kRows) by kPanels panels.
+template <int kRows, int kPanels, int kParts, class Element>
 void tile_at(const LinearPlan& plan, const Matrices<Element>& at, const Block& block, const Fetch& fetch,
              std::int64_t row, std::int64_t panel) {
-  Tile<kRows, 1, kParts, Element> tile;
+  Tile<kRows, kPanels, kParts, Element> tile;
   tile.clear();
   const std::int64_t w_row = panel * kPanel;
   tile.add_fetching(at.x + row * plan.x_stride + block.k, plan.x_stride,
-                    at.w + plan.k * w_row + block.k * kPanel, block.k_end - block.k, fetch.every,
-                    fetch.ahead);
+                    at.w + plan.k * w_row + block.k * kPanel, plan.k * kPanel, block.k_end - block.k,
+                    fetch.every, fetch.ahead);
   const bool first = block.k == 0;
 #pragma GCC unroll 2
-  for (int c = 0; c < kPerPanel; ++c) {
+  for (int c = 0; c < kPanels * kPerPanel; ++c) {
     const std::int64_t column = panel * kPanel + c * kLanes;
     const std::int64_t left = plan.n - column;
     if (left <= 0) break;
@@ -51,7 +51,7 @@ void tile_at(const LinearPlan& plan, const Matrices<Element>& at, const Block& b
     if (at.bias && first) bias = whole ? load(at.bias + column) : load(at.bias + column, left);
     const float* add = first ? at.add : at.y;
     const std::int64_t add_stride = first ? plan.add_stride : plan.y_stride;
-#pragma GCC unroll 12
+#pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
       Floats value = tile.total(r, c) + bias;
       if (add) {
@@ -64,19 +64,25 @@ void tile_at(const LinearPlan& plan, const Matrices<Element>& at, const Block& b
   }
 }
 
-// One panel after the other, as they lie in memory: a core fetches one stream faster than two. Few
-// rows make their sums in parts, so that there are enough of them to work on at the same time.
+// Few rows: one panel after the other, as they lie in memory, since a core fetches one stream faster
+// than two; their sums are made in parts, so that there are enough of them to work on at the same time.
 template <int kRows, class Element>
 void rows_at(const LinearPlan& plan, const Matrices<Element>& at, const Block& block, const Fetch& fetch,
              std::int64_t row, std::int64_t panel, std::int64_t last) {
   constexpr int kParts = kRows == 1 ? 4 : kRows <= 3 ? 2 : 1;
-  for (; panel < last; ++panel) tile_at<kRows, kParts>(plan, at, block, fetch, row, panel);
+  if constexpr (kWide > 1 && kRows >= kFewestWideRows) {
+    for (; panel + kWide <= last; panel += kWide) {
+      tile_at<kRows, kWide, 1>(plan, at, block, fetch, row, panel);
+    }
+  }
+  for (; panel < last; ++panel) tile_at<kRows, 1, kParts>(plan, at, block, fetch, row, panel);
 }
 
 template <class Element>
 void multiply(const LinearPlan& plan, const Matrices<Element>& at, const Block& block) {
   const std::int64_t rows = block.row_end - block.row, columns = block.k_end - block.k;
-  const std::int64_t most_rows = rows_together(kTileRows, plan.x_stride);
+  const bool wide = plan.last_panel - plan.first_panel >= kWide;
+  const std::int64_t most_rows = rows_together(wide ? kWideRows : kTileRows, plan.x_stride);
   const std::int64_t groups = (rows + most_rows - 1) / most_rows;
   // A group alone reads weights once, in order.
   const std::int64_t at_once = groups == 1 ? plan.last_panel : kPanelsAtOnce;
@@ -86,7 +92,7 @@ void multiply(const LinearPlan& plan, const Matrices<Element>& at, const Block& 
     // fetches others.
     Fetch fetch{groups == 1 ? columns + 1 : groups, at_once * plan.k * kPanel};
     in_groups(rows, most_rows, [&](std::int64_t row, std::int64_t count) {
-      with_rows(count, [&]<int kRows>() {
+      with_rows<kWideRows>(count, [&]<int kRows>() {
         rows_at<kRows>(plan, at, block, fetch, block.row + row, p, last);
       });
       fetch.ahead += kPanel;
@@ -115,7 +121,7 @@ NIMBLE_INLINE void linear_of(void* context) {
   if (plan.bias) at.bias = call.operand<const float>(next++);
   if (plan.add) at.add = call.operand<const float>(next++);
   const std::int64_t k = plan.k;
-  if (plan.m <= kTileRows || plan.m * k <= kCached) {
+  if (plan.m <= kWideRows || plan.m * k <= kCached) {
     multiply(plan, at, {0, plan.m, 0, k});
   } else {
     in_parts(plan.m, kCached / least(k, kCachedColumns), [&](std::int64_t row, std::int64_t end) {

@@ -7,7 +7,14 @@
 
 namespace nimble::NIMBLE_ISA {
 
-inline constexpr int kTileRows = kPerPanel == 1 ? 10 : 6;  // as many as registers hold
+// As many rows of a panel as registers hold. With AVX-512 they hold two panels, and more rows: a core
+// that multiplies two vectors at a time loads but two as well, so that a panel by itself, one number
+// of every row and one vector of weights a multiplication, keeps it waiting for what it loads.
+inline constexpr int kTileRows = kPerPanel == 1 ? 10 : 6;
+inline constexpr int kWide = kPerPanel == 1 ? 2 : 1;  // panels at once
+inline constexpr int kWideRows = kWide > 1 ? 14 : kTileRows;
+// Fewer rows wait for weights, which a core fetches faster one panel after the other.
+inline constexpr int kFewestWideRows = 4;
 
 // f.operator()<rows>() for rows from 1 to kMost.
 template <int kMost = kTileRows, class F>
@@ -45,7 +52,7 @@ struct Tile {
   Floats sum[kParts][kRows][kPanels * kPerPanel];
 
   [[gnu::always_inline]] inline void clear() {
-#pragma GCC unroll 16
+#pragma GCC unroll 32
     for (int i = 0; i < kParts * kRows * kPanels * kPerPanel; ++i) (&sum[0][0][0])[i] = splat(0.0f);
   }
 
@@ -63,19 +70,22 @@ struct Tile {
     for (; i < k; ++i) step(0, x + i * x_step, x_row, w + i * w_row, w_panel);
   }
 
-  // The same for rows of w that follow each other, while with every so many of them one is fetched
-  // that lies so far ahead.
+  // The same for rows of w that follow each other, while with every so many of them one of each panel
+  // is fetched that lies so far ahead.
   [[gnu::always_inline]] inline void add_fetching(const Element* x, std::int64_t x_row, const Element* w,
-                                                  std::int64_t k, std::int64_t every,
-                                                  std::int64_t ahead) {
+                                                  std::int64_t w_panel, std::int64_t k,
+                                                  std::int64_t every, std::int64_t ahead) {
     std::int64_t i = 0;
     while (kParts == 1 && i + every <= k) {
-      __builtin_prefetch(w + i * kPanel + ahead, 0, 2);
+#pragma GCC unroll 2
+      for (int p = 0; p < kPanels; ++p) {
+        __builtin_prefetch(w + i * kPanel + p * w_panel + ahead, 0, 2);
+      }
       for (const std::int64_t stop = i + every; i < stop; ++i) {
-        step(0, x + i, x_row, w + i * kPanel, 0);
+        step(0, x + i, x_row, w + i * kPanel, w_panel);
       }
     }
-    add(x + i, x_row, w + i * kPanel, kPanel, 0, k - i);
+    add(x + i, x_row, w + i * kPanel, kPanel, w_panel, k - i);
   }
 
   [[gnu::always_inline]] inline void step(int part, const Element* x, std::int64_t x_row,
@@ -86,7 +96,7 @@ struct Tile {
 #pragma GCC unroll 2
       for (int c = 0; c < kPerPanel; ++c) column[p * kPerPanel + c] = load(w + p * w_panel + c * kLanes);
     }
-#pragma GCC unroll 12
+#pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
       const auto value = splat(x[r * x_row]);
 #pragma GCC unroll 8

@@ -77,7 +77,7 @@ struct Sweep {
   const float* added;
   const std::int64_t down, across;  // tiles of an image
   float* const values;              // [element][tile of the block][channel]
-  float* const sums;                // [element][tile of the block][16]
+  float* const sums;                // [element][panel of those at once][tile of the block][16]
   const std::int64_t values_step, sums_step;
 
   Sweep(const WinogradPlan& given, const NativeCall& call)
@@ -94,7 +94,7 @@ struct Sweep {
         values(call.operand<float>(1)),
         sums(values + kElements * (given.block * plan.in + winograd_gap)),
         values_step(given.block * plan.in + winograd_gap),
-        sums_step(given.block * kPanel + winograd_gap) {}
+        sums_step(winograd_panels * given.block * kPanel + winograd_gap) {}
 
   void transform_input(const float* image, std::int64_t number, std::int64_t place) const {
     const std::int64_t top = number / across * Side + plan.first_row - plan.top;
@@ -142,36 +142,52 @@ struct Sweep {
     }
   }
 
-  template <int Rows>
-  [[gnu::noinline]] static void multiply(const float* x, std::int64_t in, const float* w, float* to,
-                                         std::int64_t every, std::int64_t ahead) {
-    Tile<Rows, 1, Rows <= 2 ? 3 : Rows <= 3 ? 2 : 1> tile;
+  template <int Rows, int Panels>
+  [[gnu::noinline]] void multiply(const float* x, const float* w, float* to, std::int64_t every,
+                                  std::int64_t ahead) const {
+    constexpr int kParts = Panels > 1 || Rows > 3 ? 1 : Rows <= 2 ? 3 : 2;
+    Tile<Rows, Panels, kParts> tile;
     tile.clear();
-    tile.add_fetching(x, in, w, in, every, ahead);
-#pragma GCC unroll 12
+    tile.add_fetching(x, plan.in, w, kElements * plan.in * kPanel, plan.in, every, ahead);
+#pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 2
-      for (int c = 0; c < kPerPanel; ++c) store(to + r * kPanel + c * kLanes, tile.total(r, c));
+      for (int c = 0; c < Panels * kPerPanel; ++c) {
+        store(to + c / kPerPanel * given.block * kPanel + r * kPanel + c % kPerPanel * kLanes,
+              tile.total(r, c));
+      }
     }
   }
 
   // The next element's weights are on their way meanwhile, one line at a time: every group of tiles
   // fetches others.
+  template <int Panels>
   void multiply_all(std::int64_t panel, std::int64_t tiles) const {
     const float* w = weights + panel * kElements * plan.in * kPanel;
-    const std::int64_t together = rows_together(kTileRows, plan.in);
+    const std::int64_t together = rows_together(Panels > 1 ? kWideRows : kTileRows, plan.in);
     const std::int64_t groups = (tiles + together - 1) / together;
     for (int e = 0; e < kElements; ++e, w += plan.in * kPanel) {
       const float* x = values + e * values_step;
       float* to = sums + e * sums_step;
       std::int64_t ahead = plan.in * kPanel;
       in_groups(tiles, together, [&](std::int64_t t, std::int64_t rows) {
-        with_rows(rows, [&]<int kRows>() {
-          multiply<kRows>(x + t * plan.in, plan.in, w, to + t * kPanel, groups, ahead);
+        with_rows<Panels == 1 ? kTileRows : kWideRows>(rows, [&]<int kRows>() {
+          multiply<kRows, Panels>(x + t * plan.in, w, to + t * kPanel, groups, ahead);
         });
         ahead += kPanel;
       });
     }
+  }
+
+  // Returns how many panels those were.
+  std::int64_t multiply_panels(std::int64_t panel, std::int64_t tiles) const {
+    static_assert(kWide <= winograd_panels);
+    if (kWide > 1 && panel + kWide <= plan.last_panel && tiles >= kFewestWideRows) {
+      multiply_all<kWide>(panel, tiles);
+      return kWide;
+    }
+    multiply_all<1>(panel, tiles);
+    return 1;
   }
 
   [[gnu::always_inline]] inline void put(float* to, const float* plus, Floats x, std::int64_t count) const {
@@ -221,6 +237,16 @@ struct Sweep {
     }
   }
 
+  void transform_panel(std::int64_t image, std::int64_t begin, std::int64_t tiles, const float* made,
+                       std::int64_t channel) const {
+    const std::int64_t left = plan.out - channel;
+    for (std::int64_t t = 0; t < tiles; ++t) {
+      for (std::int64_t c = 0; c < least<std::int64_t>(kPanel, left); c += kLanes) {
+        transform_output(image, begin + t, made + t * kPanel + c, channel + c, left - c);
+      }
+    }
+  }
+
   void finish_tile(std::int64_t image, std::int64_t number) const {
     const std::int64_t top = number / across * Side, left = number % across * Side;
     const std::int64_t rows = plan.last_row - plan.first_row;
@@ -244,13 +270,10 @@ struct Sweep {
         for (std::int64_t t = 0; t < tiles; ++t) {
           transform_input(src + image * plan.src.batch, begin + t, t);
         }
-        for (std::int64_t panel = plan.first_panel; panel < plan.last_panel; ++panel) {
-          multiply_all(panel, tiles);
-          const std::int64_t channel = panel * kPanel, left = plan.out - channel;
-          for (std::int64_t t = 0; t < tiles; ++t) {
-            for (std::int64_t c = 0; c < least<std::int64_t>(kPanel, left); c += kLanes) {
-              transform_output(image, begin + t, sums + t * kPanel + c, channel + c, left - c);
-            }
+        for (std::int64_t panel = plan.first_panel; panel < plan.last_panel;) {
+          const std::int64_t until = panel + multiply_panels(panel, tiles);
+          for (const float* made = sums; panel < until; ++panel, made += given.block * kPanel) {
+            transform_panel(image, begin, tiles, made, panel * kPanel);
           }
         }
         if (plan.epilogue.present) {

@@ -16,7 +16,8 @@ from nimble.rewrite import fold_constants
 SIDES = (4, 2)
 """Pixels of the output that a tile has on a side."""
 _GAP = 16
-"""winograd_gap of native/kernels/winograd.h."""
+_PANELS = 2
+"""winograd_gap and winograd_panels of native/kernels/winograd.h."""
 _ROWS = 6
 """Tiles that are multiplied at once."""
 _MOST_VALUES = 1 << 17
@@ -115,7 +116,7 @@ def _converted(
         yield replace(pack, kernel="native")
     _, _, high, wide = graph[task.writes[0]].shape
     block = _block(channels, _tiles(high, wide, side), side)
-    room = elements * (block * (channels + PANEL) + 2 * _GAP)
+    room = elements * (block * (channels + _PANELS * PANEL) + 2 * _GAP)
     scratch = edit.add_root(f"{task.name}.scratch", Role.INTERMEDIATE, DType.FLOAT32, (room,))
     kwargs: tuple[tuple[str, Arg], ...] = (*task.kwargs, ("side", side), ("block", block))
     args = (x, made[weight.id, side], bias)
