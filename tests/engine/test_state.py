@@ -21,6 +21,21 @@ def test_batch_norm_statistics_advance_and_are_visible_in_the_module():
     torch.testing.assert_close(mine.state_dict(), theirs.state_dict())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_averages_of_all_batches(dtype):
+    torch.manual_seed(0)
+    mine = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, momentum=None)).to(dtype)
+    theirs = copy.deepcopy(mine)
+    engine = nimble.compile(mine, (torch.randn(2, 3, 6, 6, dtype=dtype),))
+    for number in range(5):
+        if number == 3:
+            for model in (mine, theirs):
+                model[1].reset_running_stats()
+        x = torch.randn(2, 3, 6, 6, dtype=dtype) + number
+        torch.testing.assert_close(engine(x), theirs(x))
+        torch.testing.assert_close(mine.state_dict(), theirs.state_dict())
+
+
 def test_a_cache_written_in_place():
     class Cache(nn.Module):
         def __init__(self):

@@ -31,6 +31,21 @@ def test_twenty_steps_follow_eager(kind):
     assert all(p.grad is None for p in mine.parameters())
 
 
+def test_norms_that_average_all_batches():
+    mine, theirs = pair()
+    for model in (mine, theirs):
+        model.norm.momentum = None
+    optimizer, reference = (OPTIMIZERS["momentum"](m.parameters()) for m in (mine, theirs))
+    data = batches(20)
+    step = nimble.compile_step(mine, nn.functional.cross_entropy, optimizer, data[0])
+    for x, y in data:
+        step(x, y)
+        eager_step(theirs, reference, x, y)
+    assert mine.norm.num_batches_tracked == 20
+    assert_same(mine, theirs)
+    assert len(step.engines) == 1
+
+
 @pytest.mark.parametrize(
     "make",
     [

@@ -34,6 +34,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from nimble.capture.attributes import without_python_state
 from nimble.capture.blame import first_line, line_of_caller, line_of_error
+from nimble.capture.cumulative import cumulative_averages
 from nimble.capture.functional import Updates, functional
 from nimble.capture.outside import Kept, seeding_refused, without_python_randomness
 from nimble.capture.structure import Structure, flatten, flatten_result, unflatten
@@ -110,7 +111,7 @@ def trace(
     def run() -> torch.fx.GraphModule:
         # The flag tells libraries not to look into tensors, as torch.compile does.
         tracing = torch.compiler._compile_session_context()
-        with torch.no_grad(), tracing, seeding_refused(), origins.hooked(), _unprofiled():
+        with torch.no_grad(), tracing, seeding_refused(), origins.hooked(), _unprofiled(), cumulative_averages():
             return tracer(list(named.values()), tensors)
 
     try:
@@ -190,11 +191,6 @@ def _explain(error: Exception) -> CaptureError:
     first = first_line(error)
     files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
     if "extract specialized integer" in first:
-        if any(file.endswith("nn/modules/batchnorm.py") for file in files):
-            return CaptureError(
-                f"a BatchNorm in train mode has momentum=None{at}: it divides by a number of calls "
-                f"that it reads from a tensor; set momentum to a number. {OTHER_DOOR}"
-            )
         return CaptureError(
             f"the model takes a number out of a tensor{at}. Where it is an index x[:, i] with a "
             "tensor i of no dimensions: x.index_copy_(1, i.view(1), y) writes and "
