@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 from interleavings import elements
 
 from nimble.graph import DType, Role, Value
-from nimble.graph.regions import boxes, covered, has_no_gaps, overlapping, overlaps_itself
+from nimble.graph.regions import (
+    boxes,
+    common,
+    covered,
+    has_no_gaps,
+    overlapping,
+    overlaps_itself,
+)
 
 NHWC = (96, 1, 24, 6)
 
@@ -40,6 +47,14 @@ def test_boxes_say_the_truth_about_bytes(values: list[Value]) -> None:
         assert covered(target, [box for _, box in others]) == (
             bytes_[0] <= set().union(*bytes_[1:])
         )
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(strided(), min_size=2, max_size=2))
+def test_boxes_share_as_many_bytes_as_are_counted(values: list[Value]) -> None:
+    a, b = values
+    if all(box is not None for box in boxes(values)):
+        assert common(a, b) == len(set(elements(a)) & set(elements(b)))
 
 
 @settings(max_examples=200, deadline=None)

@@ -174,6 +174,22 @@ def test_attention(causal):
     assert "nimble.attention" in ops(lowered)
 
 
+@pytest.mark.parametrize("masked", ["no mask", "one of each query", "one of all queries"])
+@pytest.mark.parametrize(("heads", "queries", "parts"), [(3, 100, "queries"), (4, 100, "heads")])
+def test_heads_that_come_out_uneven_share_the_queries(heads, queries, parts, masked):
+    def run(q, k, v, *mask):
+        return nn.functional.scaled_dot_product_attention(q, k, v, *mask)
+
+    shape = {"one of each query": (queries, 70), "one of all queries": (1, 70)}.get(masked)
+    masks = [torch.randn(shape)] if shape else []
+    keys = [torch.randn(1, heads, 70, 8) for _ in range(2)]
+    _, tiled = agree(run, torch.randn(1, heads, queries, 8), *keys, *masks)
+    tiles = [task for task in tiled.tasks if task.op == "nimble.attention"]
+    assert [tiled[tile.writes[0]].shape[1:3] for tile in tiles] == (
+        [(3, 48), (3, 52)] if parts == "queries" else [(2, 100), (2, 100)]
+    )
+
+
 def test_heads_of_attention_are_no_channels():
     """A convolution makes patches; then 4-D tensors are not images, and attention wants them as
     they were."""

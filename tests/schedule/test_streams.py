@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedule_graphs import (
+    Builder,
     Pairs,
     closure,
     dags,
@@ -25,7 +26,7 @@ from schedule_graphs import (
 from scipy.optimize import linear_sum_assignment
 
 from nimble.errors import ScheduleError
-from nimble.graph import Graph, RecordedCosts
+from nimble.graph import Graph, RecordedCosts, Role
 from nimble.schedule import Schedule, schedule
 
 
@@ -239,3 +240,20 @@ def test_an_empty_graph_has_an_empty_schedule() -> None:
 def test_streams_must_be_positive() -> None:
     with pytest.raises(ScheduleError, match="streams=0"):
         schedule(from_edges([set()]), streams=0)
+
+
+def test_a_tile_stays_where_most_of_what_it_reads_was_made() -> None:
+    """Rows made by two tasks, then read in tiles of which each reads a few rows of the other's."""
+    b = Builder()
+    x = b.value(Role.INPUT, (16, 64))
+    whole, after = b.value(shape=(16, 64)), b.value(shape=(16, 64))
+
+    def rows(of: int, first: int, last: int) -> int:
+        return b.value(shape=(last - first, 64), strides=(64, 1), base=of, offset=first * 64)
+
+    for first, last in ((0, 8), (8, 16)):
+        b.task([x], [rows(whole, first, last)], cost=10_000)
+    for first, last, lower, upper in ((0, 8, 0, 9), (8, 16, 7, 16)):
+        b.task([rows(whole, lower, upper)], [rows(after, first, last)], cost=10_000)
+    built = schedule(b.graph(), streams=2, costs=RecordedCosts(wait=100, byte=1.0))
+    assert sorted(map(sorted, built.streams)) == [[0, 2], [1, 3]]

@@ -111,7 +111,8 @@ def trace(
     def run() -> torch.fx.GraphModule:
         # The flag tells libraries not to look into tensors, as torch.compile does.
         tracing = torch.compiler._compile_session_context()
-        with torch.no_grad(), tracing, seeding_refused(), origins.hooked(), _unprofiled(), cumulative_averages():
+        rates = cumulative_averages()
+        with torch.no_grad(), tracing, seeding_refused(), origins.hooked(), _unprofiled(), rates:
             return tracer(list(named.values()), tensors)
 
     try:

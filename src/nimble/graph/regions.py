@@ -6,6 +6,7 @@ the mixed radix of the strides. A slice of channels, a tile of rows and a flatte
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -39,6 +40,17 @@ def apart(a: Value, b: Value) -> bool:
         return True
     found = [box for box in boxes([a, b]) if box is not None]
     return overlapping(found) is None if len(found) == 2 else clash([a, b]) is None
+
+
+def common(a: Value, b: Value) -> int:
+    """About how many bytes two values of one home share: exactly, where both are boxes."""
+    found = [box for box in boxes([a, b]) if box is not None]
+    if len(found) < 2:
+        found = [interval(a), interval(b)]
+    ranges = zip(*found, strict=True)
+    shared = [max(0, min(h, j) - max(g, i)) for (g, h), (i, j) in ranges]
+    size: int = math.prod(shared)
+    return min(size, a.numel * a.dtype.itemsize)
 
 
 def overlaps_itself(value: Value) -> bool:

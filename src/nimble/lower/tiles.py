@@ -18,6 +18,8 @@ from nimble.lower.kernels import PANEL, Supported
 
 _ROWS = 6
 """Of a matrix that are multiplied at once."""
+_TRANSFORM = 32
+"""As many channels of a result take as long as the transform of the input."""
 Given = dict[str, Any]
 
 
@@ -144,15 +146,16 @@ class Tiles:
         return self.rows() if by_rows else None
 
     def winograd(self) -> list[Task] | None:
-        """By rows of the transform's own tiles where those come out even: by channels, the input
-        is transformed once for each tile."""
+        """By rows of the transform's own tiles, or by channels: then each tile transforms the whole
+        input, but rows may come out uneven."""
         x, weight, _ = self._task.args
         side = self._given["side"]
-        down = -(-self.result.shape[2] // side)
-        even = down % self._pieces == 0 or down >= 8 * self._pieces
+        down, out = -(-self.result.shape[2] // side), self.result.shape[1]
+        share_of_rows = -(-down // self._pieces) / down
+        share_of_channels = (_TRANSFORM + out / self._pieces) / (_TRANSFORM + out)
         heavy = self.value(weight).span > 2 * (self.value(x).span + self.result.span)
-        wide = self.result.shape[1] >= self._pieces * PANEL
-        if wide and (heavy or not even):
+        wide = out >= self._pieces * PANEL
+        if wide and (heavy or share_of_channels < share_of_rows):
             return self.channels()
         return self.rows(side) if down >= self._pieces else None
 
@@ -424,12 +427,18 @@ class Tiles:
             return None
         dim = max(able, key=lambda d: whole.strides[d])
         tiles: list[Task] = []
-        for start, stop in self.ranges(whole.shape[dim]):
+        for start, stop in self.ranges(whole.shape[dim], self.rows_together(dim)):
             args = tuple(self.along(arg, dim, whole, start, stop) for arg in self._task.args)
             results = tuple(self.slice(v, dim, start, stop) for v in self._task.writes)
             changed = self.operands(dim, start, stop)
             tiles.append(self.tile(len(tiles), args, results, changed))
         return tiles
+
+    def rows_together(self, dim: int) -> int:
+        """Rows of a matrix are cut where a product's are, so that each worker keeps its own."""
+        whole = self.result
+        of_matrix = dim == len(whole.shape) - 2 and whole.strides[-1] == 1
+        return _ROWS if of_matrix and whole.shape[dim] >= 4 * _ROWS else 1
 
     def layer_norm(self) -> list[Task] | None:
         """By rows; weight and bias belong to all of them."""
@@ -440,7 +449,7 @@ class Tiles:
         dim = max(able, key=lambda d: whole.strides[d])
         x, weight, bias = self._task.args
         tiles: list[Task] = []
-        for start, stop in self.ranges(whole.shape[dim]):
+        for start, stop in self.ranges(whole.shape[dim], self.rows_together(dim)):
             args = (self.along(x, dim, whole, start, stop), weight, bias)
             results = tuple(self.slice(v, dim, start, stop) for v in self._writes)
             tiles.append(self.tile(len(tiles), args, results, self.operands(dim, start, stop)))
@@ -502,15 +511,17 @@ class Tiles:
         return tiles
 
     def attention(self) -> list[Task] | None:
-        """By sequences or by heads, each tile with room of its own for scores. All tensors begin
-        with the two, but for the room, and for a mask that belongs to all of them."""
+        """By sequences, by heads or by queries, each tile with room of its own for scores. All
+        tensors begin with the first two, but for the room, and for a mask that belongs to all."""
         task, whole = self._task, self.result
         same_heads = all(self.value(arg).shape[1] == whole.shape[1] for arg in task.args[:3])
         dim = 0 if whole.shape[0] >= self._pieces else 1
-        if whole.shape[dim] < self._pieces or (dim == 1 and not same_heads):
+        if dim == 1 and self._by_queries():
+            dim = 2
+        elif whole.shape[dim] < self._pieces or (dim == 1 and not same_heads):
             return None
         tiles: list[Task] = []
-        for start, stop in self.ranges(whole.shape[dim]):
+        for start, stop in self.ranges(whole.shape[dim], _ROWS if dim == 2 else 1):
             results = []
             for v in task.writes:
                 value = self._edit.values[v]
@@ -521,11 +532,20 @@ class Tiles:
                     results.append(
                         self._edit.add_root(name, Role.INTERMEDIATE, value.dtype, value.shape)
                     )
-            args = tuple(self._part_of_heads(arg, dim, start, stop) for arg in task.args)
+            given = task.args[1:3] if dim == 2 else ()  # Every query meets all keys and values.
+            args = tuple(
+                arg if arg in given else self._part_of(arg, dim, start, stop) for arg in task.args
+            )
             tiles.append(self.tile(len(tiles), args, tuple(results), {}))
         return tiles
 
-    def _part_of_heads(self, arg: Arg, dim: int, start: int, stop: int) -> Arg:
+    def _by_queries(self) -> bool:
+        """Where heads come out uneven: each tile takes some queries of all heads."""
+        heads, queries = self.result.shape[1:3]
+        able = self._task.op == "nimble.attention" and not self._given["causal"]
+        return able and heads % self._pieces != 0 and queries >= 4 * _ROWS * self._pieces
+
+    def _part_of(self, arg: Arg, dim: int, start: int, stop: int) -> Arg:
         """Of a tensor (sequences, heads, …), or of a mask that is broadcast to one."""
         if not isinstance(arg, Ref):
             return arg

@@ -9,6 +9,7 @@ from itertools import pairwise
 from nimble.errors import MemoryLimitError, ScheduleError
 from nimble.graph import Costs, DType, Graph, RecordedCosts, Role, dependencies
 from nimble.graph.dependencies import writers_of
+from nimble.graph.regions import common
 from nimble.schedule.arena import Arena, arrange
 from nimble.schedule.assignment import Assignment, Moves, Timing, assign, concurrent
 from nimble.schedule.bounds import every_order
@@ -119,16 +120,16 @@ def order_of(graph: Graph) -> Order:
 def _moves(graph: Graph, byte: float) -> tuple[Moves, ...]:
     """For every task, the tasks that write what it reads, and what that costs on another stream."""
     writers = writers_of(graph)
+    shown = [{graph.content(v).id: graph[v] for v in task.writes} for task in graph.tasks]
     found: list[Moves] = []
     for t, task in enumerate(graph.tasks):
-        moved: dict[int, float] = {}
+        moved: dict[int, int] = {}
         for v in task.reads:
-            # Of a value that several tasks have written, each has written its share.
-            share = graph[v].numel * graph[v].dtype.itemsize * byte / max(1, len(writers[v]))
             for writer in writers[v]:
                 if writer != t:
-                    moved[writer] = moved.get(writer, 0.0) + share
-        found.append(tuple((writer, int(ns)) for writer, ns in moved.items() if ns >= 1))
+                    shared = common(graph[v], shown[writer][graph.content(v).id])
+                    moved[writer] = moved.get(writer, 0) + shared
+        found.append(tuple((w, int(n * byte)) for w, n in moved.items() if n * byte >= 1))
     return tuple(found)
 
 
