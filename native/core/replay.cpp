@@ -17,6 +17,8 @@ using std::chrono::steady_clock;
 
 // How long a thread waits for its own stream alone, while the one that holds it up is being run.
 constexpr microseconds kPatience{5};
+// How often a thread looks again before it parks its stream: about a microsecond.
+constexpr int kLooks = 64;
 // How long it polls for anything to do before it sleeps.
 constexpr microseconds kPolling{50};
 
@@ -62,12 +64,28 @@ void raise(Tape& tape, std::int32_t flag) {
   if (tape.any_slept.load()) wake_for(tape, flag);
 }
 
+bool pass_time(const Tape& tape) {
+  return tape.pastime && tape.pastime->go_on(tape.pastime->context);
+}
+
+// Whether a flag is raised within so short a time that to park the stream, which other threads look
+// at, would take longer than the wait.
+bool comes_soon(const Tape& tape, std::size_t flag, std::size_t thread) {
+  const Stream& other = tape.streams[tape.flags[flag].stream];
+  if (other.state.load() != Stream::kHeld) return raised(tape, flag);
+  for (int look = 0; look < kLooks; ++look) {
+    if (raised(tape, flag)) return true;
+    if (thread != 0 || !pass_time(tape)) pause();
+  }
+  return false;
+}
+
 // Runs a stream that this thread holds until it has to wait or ends, and lets go of it.
 void run(Tape& tape, Stream& stream, std::size_t thread) {
   const std::uint32_t* const waits = tape.layout.waits.data();
   for (const Step* step = stream.next; step != stream.end; ++step) {
     for (std::uint32_t i = step->first_wait; i < step->last_wait; ++i) {
-      if (raised(tape, waits[i])) continue;
+      if (raised(tape, waits[i]) || comes_soon(tape, waits[i], thread)) continue;
       stream.next = step;
       stream.state.store(static_cast<std::int32_t>(waits[i]));
       return;
@@ -107,10 +125,6 @@ Stream* find_ready(Tape& tape, Stream& own, bool patient) {
     if (try_hold(tape, stream)) return &stream;
   }
   return nullptr;
-}
-
-bool pass_time(const Tape& tape) {
-  return tape.pastime && tape.pastime->go_on(tape.pastime->context);
 }
 
 // A helper may still be here from the last replay and join in as soon as one stream is fresh.
