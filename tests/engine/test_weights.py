@@ -34,6 +34,33 @@ def test_edited_in_place(made):
         agrees(model, engine, x)
 
 
+def called_twice():
+    norm = nn.BatchNorm1d(4)
+    return nn.Sequential(nn.Linear(4, 4), nn.ReLU(), norm, nn.ReLU(), norm)
+
+
+def gone_by_two_names():
+    layer = nn.Linear(4, 4)
+    return nn.Sequential(layer, nn.ReLU(), layer)
+
+
+@pytest.mark.parametrize("make", [called_twice, gone_by_two_names])
+@pytest.mark.parametrize("training", [False, True])
+def test_a_submodule_that_is_there_twice(make, training):
+    """It is left as it was, and edits reach both of its uses."""
+    torch.manual_seed(0)
+    model, x = make().train(training), torch.randn(6, 4)
+    twin = copy.deepcopy(model)
+    engine = nimble.compile(model, (x,))
+    assert all(type(p) is nn.Parameter for p in model.parameters())
+    for _ in range(3):
+        with torch.no_grad():
+            torch.testing.assert_close(engine(x), twin(x))
+            for each in (*model.parameters(), *twin.parameters()):
+                each.mul_(1.5)
+    torch.testing.assert_close(model.state_dict(), twin.state_dict())
+
+
 def test_loaded_from_a_state_dict(made):
     model, engine, x = made
     for assign in (False, True):

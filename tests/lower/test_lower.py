@@ -190,6 +190,15 @@ def test_heads_that_come_out_uneven_share_the_queries(heads, queries, parts, mas
     )
 
 
+@pytest.mark.parametrize("place", [(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 2, 1), (0, 1, 2, 2)])
+def test_queries_are_shared_where_operands_are_the_same_tensor(place):
+    def run(*given):
+        return nn.functional.scaled_dot_product_attention(*(given[p] for p in place))
+
+    _, tiled = agree(run, *(torch.randn(1, 1, 96, 96) for _ in range(max(place) + 1)))
+    assert ops(tiled).count("nimble.attention") == 2
+
+
 def test_heads_of_attention_are_no_channels():
     """A convolution makes patches; then 4-D tensors are not images, and attention wants them as
     they were."""

@@ -37,6 +37,8 @@ def _counting(norm: _BatchNorm, x: torch.Tensor) -> torch.Tensor:
     result = nn.functional.batch_norm(x, *own, norm.weight, norm.bias, True, 1.0, norm.eps)
     with torch.no_grad():
         for average, new in zip((mean, variance), own, strict=True):
-            share = batches.to(average.dtype).reciprocal()
-            average.copy_(share * new + (1 - share) * average)
+            # A share of many batches is less than half precision can add.
+            wide = torch.promote_types(average.dtype, torch.float32)
+            share = batches.to(wide).reciprocal()
+            average.copy_(share * new.to(wide) + (1 - share) * average.to(wide))
     return result

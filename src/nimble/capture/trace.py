@@ -246,7 +246,9 @@ def _swapped(target: Target, tensors: dict[str, torch.Tensor]) -> Iterator[None]
             mine = {n.removeprefix(dot): t for n, t in tensors.items() if n.startswith(dot)}
             known = {name for name, _ in all_names(module)}
             mine = {name: tensor for name, tensor in mine.items() if name in known}
-            stack.enter_context(_reparametrize_module(module, mine, tie_weights=True))
+            # Stacked: a submodule that goes by two names is swapped twice.
+            swapped = _reparametrize_module(module, mine, tie_weights=True, stack_weights=True)
+            stack.enter_context(swapped)
         try:
             yield
         finally:

@@ -73,21 +73,26 @@ class Constants:
         self, prologue: Graph, tensors: Mapping[str, torch.Tensor], refresh: bool
     ) -> dict[str, torch.Tensor]:
         keys = _keys(prologue, tensors)
-        made = {name: self._made.get(key) for name, key in keys.items()}
-        missing = [v for v in prologue.outputs if refresh or made[prologue[v].name] is None]
-        found = {name: kept for name, kept in made.items() if kept is not None}
+        held = {key: made for key in keys.values() if (made := self._made.get(key)) is not None}
+        # One output for each computation: what is called twice is folded twice.
+        wanted: dict[str, int] = {}
+        for v in prologue.outputs:
+            key = keys[prologue[v].name]
+            if refresh or key not in held:
+                wanted.setdefault(key, v)
+        missing = list(wanted.values())
         room = self._room([] if refresh else [prologue[v].span for v in missing])
         for part in _portions(prologue, missing, _SMALL if self.frugal else _PORTION):
             results = self._filled(part, tensors, None if refresh else room)
             if self.frugal:
                 self._give_back()
             for v, result in zip(part.outputs, results, strict=True):
-                name = part[v].name
-                if name in found:
-                    found[name].copy_(result)
+                key = keys[part[v].name]
+                if key in held:
+                    held[key].copy_(result)
                 else:
-                    self._made[keys[name]] = found[name] = result
-        return found
+                    self._made[key] = held[key] = result
+        return {name: held[key] for name, key in keys.items()}
 
     def _filled(
         self, part: Graph, tensors: Mapping[str, torch.Tensor], room: Room | None

@@ -532,9 +532,10 @@ class Tiles:
                     results.append(
                         self._edit.add_root(name, Role.INTERMEDIATE, value.dtype, value.shape)
                     )
-            given = task.args[1:3] if dim == 2 else ()  # Every query meets all keys and values.
+            # Every query meets all keys and values: the second and the third of the operands.
             args = tuple(
-                arg if arg in given else self._part_of(arg, dim, start, stop) for arg in task.args
+                arg if dim == 2 and place in (1, 2) else self._part_of(arg, dim, start, stop)
+                for place, arg in enumerate(task.args)
             )
             tiles.append(self.tile(len(tiles), args, tuple(results), {}))
         return tiles

@@ -12,6 +12,8 @@ def _attention(graph: Values, task: Task, given: Given) -> NativeCall | None:
     tensors, mask = _named(task.args[:3]), task.args[3]
     q, k, v = (graph[t] for t in tensors)
     y, scratch, *sums = task.writes
+    if graph[y].shape[:3] != q.shape[:3]:
+        return None
     ints = [q.shape[0], q.shape[1], q.shape[1] // k.shape[1], q.shape[2], k.shape[2], q.shape[3]]
     ints += [v.shape[3], int(bool(given["causal"])), int(isinstance(mask, Ref)), len(sums)]
     for tensor in (graph[y], q, k, v):
