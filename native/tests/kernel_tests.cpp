@@ -142,7 +142,8 @@ TEST(convolutions_stay_within_their_operands) {
       for (const std::int64_t side : {2, 4}) {
         const std::int64_t elements = (side + 2) * (side + 2), block = 7;
         Floats turned(static_cast<std::size_t>(panels * elements * in * 16));
-        Floats scratch(static_cast<std::size_t>(elements * (block * (in + nimble::winograd_panels * 16) + 2 * 16)));
+        const std::int64_t row = in + nimble::winograd_panels * 16;
+        Floats scratch(static_cast<std::size_t>(elements * (block * row + 2 * 16)));
         run("pack_winograd.float32", {turned.data(), w.data()}, {side, panels, in});
         run("winograd.float32",
             {other.data(), scratch.data(), x.data(), turned.data(), bias.data(), added.data()},

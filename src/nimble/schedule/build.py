@@ -120,15 +120,16 @@ def order_of(graph: Graph) -> Order:
 def _moves(graph: Graph, byte: float) -> tuple[Moves, ...]:
     """For every task, the tasks that write what it reads, and what that costs on another stream."""
     writers = writers_of(graph)
-    shown = [{graph.content(v).id: graph[v] for v in task.writes} for task in graph.tasks]
     found: list[Moves] = []
     for t, task in enumerate(graph.tasks):
         moved: dict[int, int] = {}
         for v in task.reads:
             for writer in writers[v]:
-                if writer != t:
-                    shared = common(graph[v], shown[writer][graph.content(v).id])
-                    moved[writer] = moved.get(writer, 0) + shared
+                # A task may write several parts of what is read.
+                parts = graph.tasks[writer].writes if writer != t else ()
+                for part in parts:
+                    if graph.content(part) is graph.content(v):
+                        moved[writer] = moved.get(writer, 0) + common(graph[v], graph[part])
         found.append(tuple((w, int(n * byte)) for w, n in moved.items() if n * byte >= 1))
     return tuple(found)
 
