@@ -29,6 +29,9 @@ HEADS = frozenset(
     )
 )  # fmt: skip
 """Tasks that can end with a chain of pointwise operators."""
+_OF_ROWS = {"nimble.linear": 1, "nimble.matmul": 2, "nimble.layer_norm": 1, "nimble.rms_norm": 1}
+"""Heads whose chain may see their result in other dimensions, but for so many of the last: what
+begins a row, and what a matrix, is the head's. All others go through an image as it is."""
 
 
 @dataclass
@@ -112,7 +115,8 @@ class _Fusion:
             return False
         if root.id != graph.content(graph.tasks[last].writes[0]).id or root.id in self._shown:
             return False  # Of a head's other results, statistics say, no chain begins.
-        if graph[graph.tasks[t].writes[0]].dtype is not DType.FLOAT32:
+        made = graph[graph.tasks[t].writes[0]]
+        if made.dtype is not DType.FLOAT32 or not self._in_place_of(group.head, made.shape):
             return False
         chained = _chained(self._code[t], v)
         if chained is None or self._sees_part_of(graph.tasks[t], {root.id}, but=v):
@@ -124,6 +128,12 @@ class _Fusion:
             return False
         group.tail, group.members = longer.tail, longer.members
         return True
+
+    def _in_place_of(self, head: int, shape: tuple[int, ...]) -> bool:
+        """Whether a head could write its result in this shape."""
+        task = self._graph.tasks[head]
+        own, kept = self._graph[task.writes[0]].shape, _OF_ROWS.get(task.op)
+        return shape == own if kept is None else shape[-kept:] == own[-kept:]
 
     def _sees_part_of(self, task: Task, made: Collection[int], but: int | None = None) -> bool:
         """Whether the task reads other elements of these values than those in its own place, as

@@ -37,6 +37,8 @@ def pixels(value: Value, like: Value) -> tuple[int, int] | None:
 
 def down_of(value: Value, rows: int) -> int | None:
     """From row to row of a value seen as a matrix of `rows` rows."""
+    if value.numel != rows * value.shape[-1]:
+        return None
     found = matrix(value, rows, value.shape[-1])
     return None if found is None else found[0]
 

@@ -23,7 +23,7 @@ def _linear(graph: Values, task: Task, given: Given) -> NativeCall | None:
     rows, inside = source.shape
     out = result.shape[-1]
     down = down_of(result, rows)
-    if down is None or result.strides[-1] != 1 or not in_line(graph, bias):
+    if down is None or result.strides[-1] != 1 or not in_line(graph, x, bias):
         return None
     small = rows <= _MOST_ROWS_OF_LINEAR
     end = end_of(given, clamps=not small)
@@ -63,7 +63,9 @@ def _matmul(graph: Values, task: Task, given: Given) -> NativeCall | None:
     x, w = (graph[arg.id] for arg in task.args if isinstance(arg, Ref))
     result = graph[task.writes[0]]
     rows, inside = x.shape[-2:]
-    if x.strides[-1] != 1 or result.strides[-1] != 1 or result.shape[-2:-1] != (rows,):
+    if x.strides[-1] != 1 or result.strides[-1] != 1:
+        return None
+    if result.shape[-2:] != (rows, w.shape[-1]):
         return None
     end = end_of(given, adds=False, clamps=False)
     count = result.numel // result.shape[-1]
