@@ -95,6 +95,34 @@ def test_strides_are_those_of_the_kernel_where_the_shape_function_is_mistaken():
     assert nimble.compile(model, (x,))(x).stride() == model(x).stride()
 
 
+def test_max_pooling_over_one_dimension_is_laid_out_as_eagers_own_kernel_does():
+    functional = nn.functional
+
+    def model(x):
+        turned = x.transpose(1, 2)
+        rows = functional.max_pool1d(turned, 2).view(len(x), -1)
+        whole = functional.max_pool1d(turned, kernel_size=12)
+        shown = functional.max_pool1d(turned, 2).as_strided((3,), (1,))
+        with_indices = functional.max_pool1d(turned, 2, return_indices=True)
+        each = torch.vmap(lambda y: functional.max_pool1d(y.t(), 2))(x)
+        alone = torch.max_pool1d(turned[0], 3, 2, 1)
+        return rows, whole, shown, *with_indices, each, alone, nn.MaxPool1d(2)(x)
+
+    x = torch.randn(2, 12, 5)
+    got, expected = nimble.compile(model, (x,))(x), model(x)
+    assert [t.stride() for t in got] == [t.stride() for t in expected]
+    torch.testing.assert_close(got, expected)
+
+
+def test_max_pooling_over_one_dimension_is_copied_only_where_it_lies_otherwise():
+    engine = nimble.compile(nn.MaxPool1d(2), (torch.randn(2, 5, 12),))
+    engine(torch.randn(2, 12, 5).transpose(1, 2))
+    plain, turned = engine.plans
+    assert len(plain.source.tasks) == 1
+    assert len(turned.source.tasks) == 2
+    assert not any(task.op.startswith("aten.max_pool") for task in turned.graph.tasks)
+
+
 def same_views(model, turned):
     """Results that show an updated input are views of it, as eager's are."""
 

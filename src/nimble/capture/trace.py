@@ -37,6 +37,7 @@ from nimble.capture.blame import first_line, line_of_caller, line_of_error
 from nimble.capture.cumulative import cumulative_averages
 from nimble.capture.functional import Updates, functional
 from nimble.capture.outside import Kept, seeding_refused, without_python_randomness
+from nimble.capture.shortcuts import as_by_shortcut
 from nimble.capture.structure import Structure, flatten, flatten_result, unflatten
 from nimble.capture.target import Target, all_names
 from nimble.errors import CaptureError, NimbleError
@@ -288,7 +289,7 @@ class _Origins(TorchFunctionMode):
     ) -> Any:
         note = {"module": self._stack[-1], "line": line_of_caller()}
         fx_traceback.current_meta["custom"] = note
-        result = func(*args, **(kwargs or {}))
+        result = as_by_shortcut(func, args, func(*args, **(kwargs or {})))
         self._kept.note(result, note["line"])
         return result
 
