@@ -64,6 +64,8 @@ class Plan:
     """Whether its rows are proven independent, so that a smaller batch might be padded to it."""
     padded: dict[int, str | None] = field(default_factory=dict)
     """Smaller numbers of rows → why they must not be padded to it; None: proven that they may."""
+    why_gone: str = ""
+    """Why an engine does not hold it any more."""
 
     def __post_init__(self) -> None:
         # The gate knows the modes of the CPU.

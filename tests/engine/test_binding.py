@@ -109,6 +109,9 @@ def test_a_model_that_has_changed_asks_to_be_bound_again():
     y = engine.bind(x)
     engine.run()
     torch.testing.assert_close(y, model(x).detach())
+    model[0].weight = nn.Parameter(torch.randn(3, 4))
+    with pytest.raises(InputError, match="gone, since the model's tensors have other types"):
+        engine.run()
 
 
 def test_a_replaced_parameter_among_the_results_asks_to_be_bound_again():
@@ -126,7 +129,7 @@ def test_a_dropped_plan_asks_to_be_bound_again():
     engine = nimble.compile(model, (x,), max_plans=1)
     engine.bind(x)
     engine(torch.randn(3, 4))
-    with pytest.raises(InputError, match="bind again"):
+    with pytest.raises(InputError, match=r"gone, since it made room .*max_plans=1\): bind again"):
         engine.run()
 
 

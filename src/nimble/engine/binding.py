@@ -37,10 +37,8 @@ class Binding:
         held.notice_changes()
         signature = self.plan.signature
         if held.get(signature) is not self.plan:
-            raise InputError(
-                "the plan that was bound is gone: the model has other modules, hooks or attributes "
-                "than at bind(), or max_plans made room for other plans: bind again"
-            )
+            why = self.plan.why_gone or "another was made in its place"
+            raise InputError(f"the plan that was bound is gone, since {why}: bind again")
         if signature.training != training:
             raise InputError("train() or eval() was called since bind(): bind again")
         if any(self.plan.tensors[n] is not t for n, t in self.handed.items()):

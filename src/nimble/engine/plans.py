@@ -59,7 +59,8 @@ class Plans:
         self._warn_of_numbers(plan)
         self._plans[plan.signature] = plan
         while len(self._plans) > self.most:
-            self._plans.popitem(last=False)
+            gone = self._plans.popitem(last=False)[1]
+            gone.why_gone = f"it made room for others (max_plans={self.most})"
             self._evicted.drop(self._too_many)
         self.last = plan
         before, look = self.watch, Look(self.target)
@@ -153,6 +154,9 @@ class Plans:
             outdated = [plan for plan in plans if plan.fingerprint != fingerprint]
             if outdated:
                 self._outdated.drop(lambda: _changes(outdated[-1].fingerprint, fingerprint))
+            for plan in outdated:
+                what = what_changed(plan.fingerprint, fingerprint)
+                plan.why_gone = f"the model has changed ({what})"
             plans = [plan for plan in plans if plan.fingerprint == fingerprint]
         fresh = [(p, {name: now.get(name, t) for name, t in p.tensors.items()}) for p in plans]
         look.take_in(fresh)
@@ -173,6 +177,7 @@ class Plans:
 
     def _take_over(self, plan: Plan, tensors: dict[str, torch.Tensor]) -> bool:
         """Bind a plan to other tensors; False if it does not fit them."""
+        plan.why_gone = "the model's tensors have other types, or share memory"
         if shared_state(plan.source, tensors) is not None:
             return False  # Captured anew it is refused, and told.
         try:
@@ -181,7 +186,7 @@ class Plans:
             self.constants.of(plan.graph, {**tensors, **read}, refresh=True)
         except UnfitError:
             return False
-        plan.tensors = tensors
+        plan.tensors, plan.why_gone = tensors, ""
         return True
 
 
