@@ -2,12 +2,14 @@
 
 import functools
 import random
+import runpy
 
 import numpy as np
 import pytest
 import torch
 import torch._dynamo  # Replaces torch.manual_seed when it is imported.
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
 
 import nimble
 from nimble.errors import CaptureError, InputError, UnsupportedOpError
@@ -18,6 +20,11 @@ def refused(match, model, *args):
         nimble.compile(model, args)
     assert "tlparse" not in str(caught.value)
     assert "INTERNAL ASSERT" not in str(caught.value)
+
+
+class Doubled(nn.Module):
+    def forward(self, x):
+        return x * 2
 
 
 def seeded(x):
@@ -230,6 +237,44 @@ def test_a_generator_of_the_models_own():
 def test_the_models_own_errors_are_told_with_their_line():
     with pytest.raises(CaptureError, match=r"test_refusals\.py:\d+"):
         nimble.compile(lambda x: x @ torch.ones(3), (torch.ones(2),))
+
+
+def test_errors_in_modules_of_pytorchs_are_told_with_the_line_of_the_call():
+    engine = nimble.compile(nn.Sequential(nn.Linear(4, 4)), (torch.randn(2, 4),))
+    for x in (torch.randn(2, 5), torch.randn(2, 4).double()):
+        with pytest.raises(
+            CaptureError, match=r"test_refusals\.py:\d+ in test_errors.*engine\(x\)"
+        ):
+            engine(x)
+
+
+def test_only_lines_of_the_model_are_written_beside_tasks():
+    engine = nimble.compile(nn.Sequential(nn.Linear(4, 4), Doubled()), (torch.randn(2, 4),))
+    linear, doubled = (task.origin for task in engine.plans[0].source.tasks)
+    assert linear == "0"
+    assert doubled.startswith("1 ")
+    assert doubled.endswith("`return x * 2`")
+
+
+def test_long_lines_are_told_in_part(tmp_path):
+    file = tmp_path / "written.py"
+    file.write_text(f"def model(x):\n    return x.view({'1, ' * 100})\n")
+    model = runpy.run_path(str(file))["model"]
+    with pytest.raises(CaptureError, match=r"written\.py:2 in model: `return x.{149}\.\.\.`"):
+        nimble.compile(model, (torch.ones(2),))
+
+
+def test_packed_sequences():
+    layer, lengths = nn.LSTM(5, 3, batch_first=True), torch.tensor([4, 3])
+
+    def model(x):
+        return layer(pack_padded_sequence(x, lengths, batch_first=True))[1][0]
+
+    x = torch.randn(2, 4, 5)
+    match = r"packed sequences cannot be captured at .*test_refusals\.py:\d+.*padded tensor"
+    refused(match, model, x)
+    refused(match, lambda x: pack_padded_sequence(x, [4, 3], batch_first=True).data, x)
+    refused(match, lambda p: layer(p)[0].data, pack_padded_sequence(x, lengths, batch_first=True))
 
 
 def test_what_is_no_model():

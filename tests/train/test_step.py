@@ -399,6 +399,14 @@ def test_what_cannot_be_a_step_is_told():
         nimble.compile_step(model, nn.MSELoss(), optimizer, ({"input": x, "target": y},))
 
 
+def test_an_empty_batch_is_told_to_be_the_tracers():
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    empty = torch.randn(0, 2)
+    with pytest.raises(CaptureError, match=r"PyTorch's tracer divided by zero at .*empty batch"):
+        nimble.compile_step(model, nn.MSELoss(), optimizer, (empty, empty))
+
+
 @pytest.mark.parametrize("options", [{"keep_grads": True}, {"accumulate": 2}])
 def test_a_parameter_without_elements(options):
     class Tied(nn.Module):

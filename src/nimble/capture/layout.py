@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import has_free_symbols
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from nimble.capture.blame import at_line, first_line
+from nimble.capture.blame import at_line, first_line, line_of_call
 from nimble.capture.operators import CPU, Place
 from nimble.errors import CaptureError
 
@@ -48,8 +48,9 @@ class _Run(fx.Interpreter):
         try:
             result = super().run_node(n)
         except Exception as error:
+            at = at_line(n) or (f" at {where}" if (where := line_of_call()) else "")
             raise CaptureError(
-                f"the model raised {type(error).__name__}{at_line(n)}, when {n.target} ran on the "
+                f"the model raised {type(error).__name__}{at}, when {n.target} ran on the "
                 f"example arguments: {first_line(error)}"
             ) from error
         if n.op == "call_function":

@@ -15,6 +15,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -28,6 +29,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.nn.utils.rnn import PackedSequence
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
@@ -55,6 +57,12 @@ os.register_at_fork(
     after_in_parent=_one_at_a_time.release,
     after_in_child=_one_at_a_time.release,
 )
+_TRACERS = tuple(
+    f"{Path(torch.__file__).parent}/{name}"
+    for name in ("_decomp/", "_inductor/", "_meta_registrations.py", "_prims", "_refs/")
+)
+"""What PyTorch traces in place of kernels, written in Python."""
+_PACKING = torch._VF._pack_padded_sequence
 OTHER_DOOR = 'Use torch.compile(model, backend="nimble"), which breaks the graph there and goes on.'
 
 
@@ -227,6 +235,12 @@ def _explain(error: Exception) -> CaptureError:
             f"the model calls an operator that may raise for its data (torch.linalg.inv){at}, and "
             f"a replay does not check data. {OTHER_DOOR}"
         )
+    if isinstance(error, ZeroDivisionError) and files and files[-1].startswith(_TRACERS):
+        return CaptureError(
+            f"PyTorch's tracer divided by zero{at}: it divides by a number of elements, and a "
+            "tensor has none (an empty batch?), of which eager makes NaN. Leave out batches that "
+            "are empty, or run them in eager"
+        )
     if isinstance(error, UnsupportedFakeTensorException):
         return CaptureError(f"the model cannot be traced{at}: {first}. {OTHER_DOOR}")
     said = f"the model raised {type(error).__name__}{at}: {first}"
@@ -235,6 +249,16 @@ def _explain(error: Exception) -> CaptureError:
     return CaptureError(
         f"{said}. If it runs in eager, it may ask torch.compiler.is_compiling() and then not make "
         "what it was not given, a mask say: pass such arguments too"
+    )
+
+
+def _packed(where: str) -> CaptureError:
+    return CaptureError(
+        f"packed sequences cannot be captured{f' at {where}' if where else ''}: how many rows "
+        "each step has stands in a tensor. Give the layer the padded tensor, and take what belongs "
+        "to each row afterwards: with batch_first=True the last step of y is "
+        "y[torch.arange(len(y)), lengths - 1]. (A bidirectional layer would begin in the padding, "
+        f"on its way back.) {OTHER_DOOR}"
     )
 
 
@@ -289,6 +313,8 @@ class _Origins(TorchFunctionMode):
     ) -> Any:
         note = {"module": self._stack[-1], "line": line_of_caller()}
         fx_traceback.current_meta["custom"] = note
+        if func is _PACKING:
+            raise _packed(note["line"])
         result = as_by_shortcut(func, args, func(*args, **(kwargs or {})))
         self._kept.note(result, note["line"])
         return result
@@ -311,7 +337,9 @@ class _Origins(TorchFunctionMode):
                 for handle in handles:
                     handle.remove()
 
-    def _enter(self, module: nn.Module, _args: Any) -> None:
+    def _enter(self, module: nn.Module, args: Any) -> None:
+        if isinstance(module, nn.RNNBase) and args and isinstance(args[0], PackedSequence):
+            raise _packed(line_of_caller())
         self._stack.append(self._names.get(id(module), self._stack[-1]))
 
     def _leave(self, _module: nn.Module, _args: Any, _result: Any) -> None:
