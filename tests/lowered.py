@@ -36,10 +36,12 @@ def graphs(model, args, *, opened=False):
 
 
 def run(graph, tensors, inputs, streams=1, *, in_order=False):
+    """Results, and then the inputs and the model's tensors as they are afterwards."""
     held = make_constants().of(graph, tensors)
+    given = [tensor.clone() for tensor in inputs]
     state = {name: tensor.clone() for name, tensor in tensors.items()}
     replay = Replay(schedule(graph, streams=streams, in_order=in_order), {**state, **held})
-    return replay([tensor.clone() for tensor in inputs])
+    return [*replay(given), *given, *state.values()]
 
 
 def agree(model, *args):

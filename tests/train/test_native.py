@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from steps import eager_step
+from steps import OPTIMIZERS, OTHERS, eager_step
 from torch import nn
 
 import nimble
@@ -332,3 +332,63 @@ def test_layers_with_something_between(name, monkeypatch):
     for parameter, right in zip(mine.parameters(), exact.parameters(), strict=True):
         off = (parameter.grad - right.grad).abs().max()
         assert off <= 1e-5 * right.grad.abs().max() + 1e-7
+
+
+class Cells(nn.Module):
+    """A cell that is called several times: both of its biases have the same gradient."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.cell = kind(8, 8)
+
+    def forward(self, x):
+        h = None
+        for _ in range(4):
+            h = self.cell(x, h)
+        return h[0] if isinstance(h, tuple) else h
+
+
+class Sums(nn.Module):
+    """Layers whose results are added, again and again."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, x):
+        for _ in range(2):
+            x = torch.sigmoid(sum(layer(x) for layer in self.layers))
+        return x
+
+
+ALIKE = {
+    "lstm cell": lambda: Cells(nn.LSTMCell),
+    "rnn cell": lambda: Cells(nn.RNNCell),
+    "sums": Sums,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("momentum", {}), ("adamw", {"clip_norm": 0.01}), ("nadam", {"clip_value": 0.001})],
+)
+@pytest.mark.parametrize("name", ALIKE)
+def test_parameters_with_equal_gradients_keep_one_each(name, kind, options, monkeypatch):
+    monkeypatch.setenv("NIMBLE_VERIFY", "1")
+    torch.manual_seed(0)
+    mine = ALIKE[name]()
+    exact = copy.deepcopy(mine).double()
+    x, y = torch.randn(6, 8), torch.randn(6, 8)
+    optimizer = {**OPTIMIZERS, **OTHERS}[kind](mine.parameters())
+    step = nimble.compile_step(
+        mine, nn.MSELoss(), optimizer, (x, y), keep_grads=True, tune="off", **options
+    )
+    step(x, y)
+    nn.functional.mse_loss(exact(x.double()), y.double()).backward()
+    if "clip_norm" in options:
+        nn.utils.clip_grad_norm_(exact.parameters(), options["clip_norm"])
+    if "clip_value" in options:
+        nn.utils.clip_grad_value_(exact.parameters(), options["clip_value"])
+    for (called, parameter), right in zip(mine.named_parameters(), exact.parameters(), strict=True):
+        off = (parameter.grad - right.grad).abs().max()
+        assert off <= 1e-5 * right.grad.abs().max() + 1e-7, called

@@ -18,7 +18,7 @@ ACTIVATIONS = [
     "softplus", "mish", "hardsigmoid", "logsigmoid", "selu", "softsign",
 ]  # fmt: skip
 LAYERS = ["conv", "depthwise", "pointwise", "strided", "norm", "act", "residual", "pool", "mean",
-          "branch", "scale", "softmax"]  # fmt: skip
+          "branch", "scale", "softmax", "cell"]  # fmt: skip
 
 
 class Random(nn.Module):
@@ -47,6 +47,8 @@ class Random(nn.Module):
             return nn.LayerNorm(8) if number % 3 == 0 else nn.BatchNorm2d(8)
         if kind == "scale":
             return nn.Conv2d(8, 8, 1)
+        if kind == "cell":
+            return (nn.RNNCell, nn.GRUCell)[number % 2](8, 8)
         return nn.Identity()
 
     def forward(self, x):
@@ -74,6 +76,12 @@ class Random(nn.Module):
             return x * layer(x.mean((2, 3), keepdim=True)).sigmoid()
         if kind == "softmax":
             return x.softmax(1) * x
+        if kind == "cell":  # Both of its biases have the same gradient, of all calls.
+            pixels = x.permute(0, 2, 3, 1)
+            rows = h = pixels.flatten(0, 2)
+            for _ in range(2 + number % 3):
+                h = layer(rows, h)
+            return h.view(pixels.shape).permute(0, 3, 1, 2)
         if kind == "pointwise" or isinstance(layer, nn.LayerNorm):
             return layer(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
         return layer(x)
@@ -172,6 +180,7 @@ CANCELLING = [("pointwise", 0), ("branch", 1), ("conv", 0), ("act", 2), *[("poin
 
 @given(**native)
 @example(kinds=CANCELLING, seed=412210502, workers=1)
+@example(kinds=[("cell", 2)], seed=0, workers=1)
 @settings(relaxed, max_examples=12)
 def test_native_gradients_are_as_near_as_eagers(kinds, seed, workers):
     is_as_near_as_eager(kinds, seed, workers)

@@ -15,6 +15,9 @@ def write_states(graph: Graph) -> Graph:
     tasks: list[Task | None] = list(graph.tasks)
     last_read = _last_reads(graph)
     for number, maker, memory, contents in copied_states(graph):
+        # Contents lie in one state. Into others that get the same they are copied from there.
+        if edit.values[contents].base is not None:
+            continue
         if not _may_write(graph, number, maker, memory, contents):
             continue
         if max(last_read[memory] - {number}, default=-1) > maker:
