@@ -61,6 +61,14 @@ def made_of_each_other(m, x):
     return v.sum()
 
 
+def read_as_they_were(m, x):
+    v = contents(x)
+    before = (m.a * v).sum()
+    m.a.copy_(v)
+    m.b.copy_(v)
+    return before, m.b.sum()
+
+
 def an_input_too(m, x):
     v = contents(x)
     m.a.copy_(v)
@@ -68,9 +76,28 @@ def an_input_too(m, x):
     return v.sum()
 
 
+def read_late(m, x):
+    v = contents(x)
+    before = (m.a * v).sum()
+    m.a.copy_(v)
+    return before
+
+
+def crossed(m, x):
+    a, b = torch.tanh(m.b) + x, torch.sigmoid(m.a) * x
+    m.a.copy_(a)
+    m.b.copy_(b)
+
+
+def read_before(m, x):
+    before = m.a * x
+    m.a.copy_(before + 1.0)
+    return before.sum()
+
+
 COPIES = {
     one: 0, its_own: 0, alike: 1, computed_twice: 2, alike_and_read: 1, made_of_each_other: 1,
-    an_input_too: 1,
+    read_as_they_were: 1, an_input_too: 1, read_late: 1, read_before: 0, crossed: 1,
 }  # fmt: skip
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nimble.graph import Edit, Graph, Role, Task
+from nimble.graph import Edit, Graph, Ref, Role, Task
+from nimble.lower.program import Program
 from nimble.rewrite.updates import copied_states
 
 
@@ -50,7 +51,21 @@ def _may_write(graph: Graph, copy: int, maker: int, memory: int, contents: int) 
         and all(
             graph[v].base is None for v in graph.tasks[maker].reads if graph.content(v).id == memory
         )
+        and not _reads_late(graph.tasks[maker], memory, contents)
         and not any(graph.content(v).id in (contents, memory) for v in graph.outputs)
+    )
+
+
+def _reads_late(task: Task, memory: int, contents: int) -> bool:
+    """Whether a program reads the old contents after the instruction that makes the new ones, which
+    a kernel stores at once."""
+    program = Program.of(task)
+    after = program.outputs[task.writes.index(contents)] + 1 - program.inputs
+    old = {place for place, arg in enumerate(task.args) if arg == Ref(memory)}
+    return any(
+        isinstance(o, int) and o in old
+        for _, operands in program.instructions[max(after, 0) :]
+        for o in operands
     )
 
 
