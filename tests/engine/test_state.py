@@ -170,6 +170,25 @@ def test_caches_in_lists_and_dicts_are_refused_and_left_as_they_were():
     assert nimble.compile(model, (x,))(x).tolist() == [1, 2, 3]
 
 
+def test_state_in_a_tuple_is_refused_by_name_and_left_as_it_was():
+    class Hidden(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.LSTM(3, 4)
+            self.state = None
+
+        def forward(self, x):
+            y, state = self.layer(x, self.state)
+            self.state = tuple(part.detach() for part in state)
+            return y
+
+    model, x = Hidden(), torch.randn(5, 1, 3)
+    with pytest.raises(CaptureError, match=r"Hidden\.state in forward"):
+        nimble.compile(model, (x,))
+    assert model.state is None
+    assert model(x).shape == model(x).shape == (5, 1, 4)
+
+
 def test_a_recurrent_layer_still_runs_eagerly_afterwards():
     model, x = nn.LSTM(3, 4, num_layers=2), torch.randn(5, 1, 3)
     with torch.no_grad():

@@ -58,13 +58,15 @@ def _attributes(modules: Sequence[nn.Module]) -> Attributes:
 
 def _changed(modules: Sequence[nn.Module], before: Attributes) -> dict[str, Any]:
     """Attributes that hold another number, text or tensor than before, and containers that have
-    grown, shrunk or hold tensors of the trace; by name."""
+    grown, shrunk or, as tuples too, hold tensors of the trace; by name."""
     found = {}
     for module, old in zip(modules, before, strict=True):
         for key, now in vars(module).items():
             was, contents = old.get(key, (None, None))
             if type(now) in _CONTAINERS and key not in _INTERNAL:
                 differs = (now is was and len(now) != len(contents)) or _leaked(now)
+            elif isinstance(now, tuple):
+                differs = _leaked(now)
             else:
                 same = now is was or (type(now) is type(was) and now == was)
                 differs = isinstance(now, _PLAIN) and (
