@@ -49,12 +49,26 @@ def test_a_chain_on_other_batches_stays_with_its_product():
     assert [task.op for task in lowered.tasks] == ["nimble.matmul"]
 
 
-def test_a_layer_on_every_third_number():
-    """A convolution to one channel lies between others where it was concatenated."""
-    layer, images = nn.Linear(36, 20), nn.Conv1d(6, 1, 3, padding=1)
+RECURRENT = nn.LSTM(36, 8, batch_first=True)
+READERS = {
+    "linear": nn.Linear(36, 20),
+    "attention": lambda y: F.scaled_dot_product_attention(*(y.view(len(y), 1, 6, 6),) * 3),
+    "recurrent": lambda y: RECURRENT(y)[0],
+    "softmax": lambda y: y.softmax(-1),
+    "norm": nn.LayerNorm(36),
+    "products": lambda y: y.mT @ y,
+}
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("reader", READERS)
+def test_every_third_number(reader, batch):
+    """What an image of one channel holds lies between others where it was concatenated."""
+    images = nn.Conv1d(6, 1, 3, padding=1)
 
     def model(x):
         y = images(x)
-        return torch.cat([y, y.cos(), y.tanh()], 1).softmax(-1), layer(y).tanh()
+        return torch.cat([y, y.cos(), y.tanh()], 1).softmax(-1), READERS[reader](y).tanh()
 
-    agree(model, torch.randn(1, 6, 36))
+    torch.manual_seed(0)
+    agree(model, torch.randn(batch, 6, 36))

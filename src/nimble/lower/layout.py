@@ -125,9 +125,9 @@ def _of_particular_readers(graph: Graph, follow: Set[str]) -> set[int]:
 
 def counts_on_strides(op: str) -> bool:
     """Whether this is an internal operator of PyTorch's. They may count on strides that whoever
-    calls them in PyTorch has made sure of, as those of attention do, and the gradient of group
-    norm."""
-    return op.startswith(("aten._", "aten.native_")) and op not in _ANY_STRIDES
+    calls them in PyTorch has made sure of, as those of attention and of recurrent layers do, and
+    the gradient of group norm."""
+    return op.startswith(("aten._", "aten.native_", "aten.mkldnn_")) and op not in _ANY_STRIDES
 
 
 def _is_image(value: Value) -> bool:
