@@ -1,4 +1,5 @@
-"""Results that are seen in another shape before the chain that follows them."""
+"""Results that are seen in another shape before the chain that follows them, or that lie between
+others."""
 
 import pytest
 import torch
@@ -32,7 +33,7 @@ CHAINS = {
     "rows and columns exchanged": lambda y: (
         y.reshape(*y.shape[:-2], y.shape[-1], y.shape[-2]).relu() + 1
     ),
-    "columns halved": lambda y: y.reshape(-1, 1, y.shape[-1]).tanh() * y.shape[-1],
+    "rows one by one": lambda y: y.reshape(-1, 1, y.shape[-1]).tanh() * y.shape[-1],
     "first in front": lambda y: y[None].sigmoid() * FIVE[:2].view(2, *(1,) * y.dim()),
 }
 

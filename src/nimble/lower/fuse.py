@@ -29,9 +29,9 @@ HEADS = frozenset(
     )
 )  # fmt: skip
 """Tasks that can end with a chain of pointwise operators."""
-_OF_ROWS = {"nimble.linear": 1, "nimble.matmul": 2, "nimble.layer_norm": 1, "nimble.rms_norm": 1}
+_OF_ROWS = {"nimble.linear": 1, "nimble.matmul": 2}
 """Heads whose chain may see their result in other dimensions, but for so many of the last: what
-begins a row, and what a matrix, is the head's. All others go through an image as it is."""
+begins a row, and what a matrix, is the head's. All others end in the shape that they have."""
 
 
 @dataclass

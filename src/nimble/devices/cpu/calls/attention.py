@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nimble.devices.cpu.calls.call import Given, Make, NativeCall
+from nimble.devices.cpu.calls.call import Given, Make, NativeCall, in_line
 from nimble.devices.cpu.geometry import broadcast
-from nimble.graph import Arg, DType, Ref, Task, Value
+from nimble.graph import Arg, DType, Ref, Task
 from nimble.lower import Values
 
 
@@ -12,7 +12,7 @@ def _attention(graph: Values, task: Task, given: Given) -> NativeCall | None:
     tensors, mask = _named(task.args[:3]), task.args[3]
     q, k, v = (graph[t] for t in tensors)
     y, scratch, *sums = task.writes
-    if graph[y].shape[:3] != q.shape[:3] or not _heads_in_line(graph[y], q, k, v):
+    if graph[y].shape[:3] != q.shape[:3] or not in_line(graph, *map(Ref, (y, *tensors))):
         return None
     ints = [q.shape[0], q.shape[1], q.shape[1] // k.shape[1], q.shape[2], k.shape[2], q.shape[3]]
     ints += [v.shape[3], int(bool(given["causal"])), int(isinstance(mask, Ref)), len(sums)]
@@ -34,7 +34,7 @@ def _gradient(graph: Values, task: Task, given: Given) -> NativeCall | None:
     tensors, mask = _named(task.args[:6]), task.args[6]
     dy, q, k, v, y, sums = (graph[t] for t in tensors)
     *results, scratch = task.writes
-    if not _heads_in_line(dy, q, k, v, y, *(graph[r] for r in results)):
+    if not in_line(graph, *map(Ref, (*results, *tensors[:-1]))):
         return None
     ints = [*q.shape[:3], k.shape[2], q.shape[3], v.shape[3]]
     ints += [int(bool(given["causal"])), int(isinstance(mask, Ref))]
@@ -49,11 +49,6 @@ def _gradient(graph: Values, task: Task, given: Given) -> NativeCall | None:
     return NativeCall(
         "attention_gradient.float32", tuple(operands), tuple(ints), (float(given["scale"]),)
     )
-
-
-def _heads_in_line(*tensors: Value) -> bool:
-    """Whether what a head has of a token lies side by side."""
-    return all(tensor.shape[3] == 1 or tensor.strides[3] == 1 for tensor in tensors)
 
 
 def _named(args: tuple[Arg, ...]) -> list[int]:

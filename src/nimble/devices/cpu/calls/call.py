@@ -39,7 +39,7 @@ def elements(x: Value) -> tuple[int, str]:
 
 
 def in_line(graph: Values, *args: Arg) -> bool:
-    """Whether the elements of weights and biases of one dimension lie side by side."""
+    """Whether the elements of these lie side by side along their last dimension."""
     values = (graph[arg.id] for arg in args if isinstance(arg, Ref))
     return all(value.numel == 1 or value.strides[-1] == 1 for value in values)
 
